@@ -1,0 +1,111 @@
+// Hands each event to the parts that it concerns (event_analysis.h).
+#include "analysis/event_analysis.h"
+
+#include <algorithm>
+
+namespace ops_debug::analysis {
+namespace {
+
+Severity ToSeverity(proto::Diagnostic::Severity severity) {
+  switch (severity) {
+    case proto::Diagnostic::SEVERITY_ERROR:
+      return Severity::kError;
+    case proto::Diagnostic::SEVERITY_WARNING:
+      return Severity::kWarning;
+    default:
+      return Severity::kNote;
+  }
+}
+
+}  // namespace
+
+void EventAnalysis::AddMessage(std::span<const std::byte> message) {
+  proto::Event event;
+  if (event.ParseFromArray(message.data(), static_cast<int>(message.size()))) {
+    Add(event);
+  } else {
+    ++lost_events_;
+  }
+}
+
+void EventAnalysis::Add(const proto::Event& event) {
+  const uint32_t process = event.process_id();
+  switch (event.body_case()) {
+    case proto::Event::kProcessStart:
+      saw_process_ = true;
+      coverage_.Add(process, event.process_start());
+      break;
+    case proto::Event::kProcessEnd:
+      coverage_.Add(process, event.process_end());
+      break;
+    case proto::Event::kModuleLoaded: {
+      const proto::ModuleLoaded& module = event.module_loaded();
+      coverage_.Add(process, module);
+      if (!module.note().empty()) {
+        AddRemark({Severity::kNote, module.image() + ": " + module.note(), ""});
+      }
+      break;
+    }
+    case proto::Event::kLaunchSummary:
+      coverage_.Add(process, event.launch_summary());
+      break;
+    case proto::Event::kFault:
+      coverage_.Add(process, event.fault().launch());
+      memory_.Add(process, event.fault());
+      break;
+    case proto::Event::kInvalidLaunch:
+      memory_.Add(process, event.invalid_launch());
+      break;
+    case proto::Event::kUnknownAccesses:
+      coverage_.Add(event.unknown_accesses());
+      break;
+    case proto::Event::kLostEvents:
+      lost_events_ += event.lost_events().count();
+      break;
+    case proto::Event::kDiagnostic: {
+      const proto::Diagnostic& diagnostic = event.diagnostic();
+      AddRemark({ToSeverity(diagnostic.severity()), diagnostic.text(), diagnostic.hint()});
+      break;
+    }
+    case proto::Event::BODY_NOT_SET:  // of a newer version
+      break;
+  }
+}
+
+void EventAnalysis::AddRemark(Remark remark) {
+  // Every process of a run may say the same thing.
+  if (std::find(remarks_.begin(), remarks_.end(), remark) == remarks_.end()) {
+    remarks_.push_back(std::move(remark));
+  }
+}
+
+Report EventAnalysis::Finish() {
+  Report report;
+  report.coverage = coverage_.Finish();
+  for (const ProcessInfo& process : report.coverage.processes) {
+    if (process.ended) continue;
+    AddRemark({Severity::kWarning,
+               "process " + std::to_string(process.process_id) + " (" + process.executable +
+                   ") did not end in an orderly way; its last counts may be missing",
+               ""});
+  }
+  report.findings = memory_.Finish();
+  report.remarks = remarks_;
+  report.lost_events = lost_events_;
+  return report;
+}
+
+proto::Verdict VerdictOf(const Report& report) {
+  proto::Verdict verdict;
+  verdict.findings = report.findings.size();
+  verdict.launches = report.coverage.Launches();
+  verdict.checked_launches = report.coverage.CheckedLaunches();
+  for (const Remark& remark : report.remarks) {
+    if (remark.severity == Severity::kError) ++verdict.tool_errors;
+  }
+  verdict.lost_events = report.lost_events;
+  verdict.processes = report.coverage.processes.size();
+  return verdict;
+}
+
+}  // namespace ops_debug::analysis

@@ -1,0 +1,45 @@
+// Events in, report out: the one path that a live run and `ops-debug report FILE` share. Everything a report says must
+// come through Add, so that both print the same bytes.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "analysis/coverage.h"
+#include "analysis/host_stack.h"
+#include "analysis/memory_detector.h"
+#include "analysis/report.h"
+#include "proto/analyzer_link.h"
+#include "proto/events.pb.h"
+
+namespace ops_debug::analysis {
+
+class EventAnalysis {
+ public:
+  // A message as it came from the ring or the log; bytes that are no event are counted as lost.
+  void AddMessage(std::span<const std::byte> message);
+  void Add(const proto::Event& event);
+
+  // Remarks about the recording itself (a cut log); not part of it.
+  void AddRemark(Remark remark);
+
+  bool saw_process() const { return saw_process_; }
+
+  Report Finish();
+
+ private:
+  HostSymbolizer symbolizer_;
+  MemoryDetector memory_{symbolizer_};
+  CoverageBook coverage_;
+  std::vector<Remark> remarks_;
+  uint64_t lost_events_ = 0;
+  bool saw_process_ = false;
+};
+
+// What the launcher needs of a report to choose the exit code.
+proto::Verdict VerdictOf(const Report& report);
+
+}  // namespace ops_debug::analysis

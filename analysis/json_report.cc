@@ -1,0 +1,226 @@
+// Field by field (json_report.h). Keys keep the order in which they are written, so reports can be read and compared.
+#include "analysis/json_report.h"
+
+#include <cinttypes>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+namespace ops_debug::analysis {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string Hex(uint64_t value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "0x%" PRIx64, value);
+  return text;
+}
+
+Json ToJson(const Extent3& extent) { return Json::array({extent.x, extent.y, extent.z}); }
+
+// Puts `text` under `key` unless it is empty.
+void Put(Json& object, const char* key, const std::string& text) {
+  if (!text.empty()) object[key] = text;
+}
+
+Json ToJson(const std::vector<HostFrame>& stack) {
+  Json frames = Json::array();
+  for (const HostFrame& frame : stack) {
+    Json object = Json::object();
+    Put(object, "function", frame.function);
+    Put(object, "file", frame.file);
+    if (frame.line > 0) object["line"] = frame.line;
+    Put(object, "module", frame.module);
+    object["module_offset"] = Hex(frame.module_offset);
+    frames.push_back(std::move(object));
+  }
+  return frames;
+}
+
+const char* PlacementName(Placement placement) {
+  switch (placement) {
+    case Placement::kInside:
+      return "inside";
+    case Placement::kBefore:
+      return "before";
+    case Placement::kBehind:
+      return "behind";
+    case Placement::kAcrossEnd:
+      return "across-end";
+    case Placement::kUnknown:
+      break;
+  }
+  return "";
+}
+
+Json ToJson(const AllocationInfo& allocation) {
+  Json object;
+  object["id"] = allocation.id;
+  object["address"] = Hex(allocation.address);
+  object["size_bytes"] = allocation.size_bytes;
+  Put(object, "api", allocation.api);
+  Put(object, "name", allocation.name);
+  object["freed"] = allocation.freed;
+  Put(object, "free_api", allocation.free_api);
+  Put(object, "placement", PlacementName(allocation.placement));
+  if (allocation.placement == Placement::kBefore || allocation.placement == Placement::kBehind) {
+    object["distance_bytes"] = allocation.distance_bytes;
+  }
+  if (!allocation.allocation_stack.empty()) {
+    object["allocation_stack"] = ToJson(allocation.allocation_stack);
+  }
+  if (!allocation.free_stack.empty()) object["free_stack"] = ToJson(allocation.free_stack);
+  return object;
+}
+
+Json ToJson(const LaunchInfo& launch) {
+  Json object;
+  if (launch.number > 0) object["number"] = launch.number;
+  object["grid"] = ToJson(launch.grid);
+  object["block"] = ToJson(launch.block);
+  object["dynamic_shared_bytes"] = launch.dynamic_shared_bytes;
+  if (!launch.stack.empty()) object["stack"] = ToJson(launch.stack);
+  return object;
+}
+
+Json ToJson(const SourceLocation& frame) {
+  Json object;
+  Put(object, "function", frame.function);
+  object["file"] = frame.file;
+  object["line"] = frame.line;
+  if (frame.column > 0) object["column"] = frame.column;
+  return object;
+}
+
+Json ToJson(const Finding& finding) {
+  Json object;
+  object["kind"] = finding.kind;
+  object["severity"] = SeverityName(finding.severity);
+  Put(object, "kernel", finding.kernel);
+  Put(object, "function", finding.function);
+  if (!finding.frames.empty()) {
+    object["file"] = finding.frames.front().file;
+    object["line"] = finding.frames.front().line;
+    if (finding.frames.front().column > 0) object["column"] = finding.frames.front().column;
+  }
+  object["message"] = finding.message;
+  if (finding.count > 0) object["count"] = finding.count;
+  if (finding.count_is_lower_bound) object["count_is_lower_bound"] = true;
+  if (finding.block) object["block"] = ToJson(*finding.block);
+  if (finding.thread) object["thread"] = ToJson(*finding.thread);
+  if (finding.address) object["address"] = Hex(*finding.address);
+  if (finding.access_bytes > 0) object["access_bytes"] = finding.access_bytes;
+  Put(object, "access", finding.access);
+  Put(object, "space", finding.space);
+  Put(object, "instruction", finding.instruction);
+  if (finding.ptx_line > 0) object["ptx_line"] = finding.ptx_line;
+  if (finding.instructions > 1) object["instructions"] = finding.instructions;
+  if (finding.frames.size() > 1) {
+    object["inlined_at"] = Json::array();
+    for (size_t i = 1; i < finding.frames.size(); ++i) {
+      object["inlined_at"].push_back(ToJson(finding.frames[i]));
+    }
+  }
+  if (finding.array) {
+    object["array"]["name"] = finding.array->name;
+    if (finding.array->size_bytes > 0) object["array"]["size_bytes"] = finding.array->size_bytes;
+  }
+  if (finding.parameter) {
+    object["parameter"]["index"] = finding.parameter->index;
+    Put(object["parameter"], "type", finding.parameter->type);
+    object["parameter"]["offset_bytes"] = finding.parameter->offset;
+  }
+  if (finding.allocation) object["allocation"] = ToJson(*finding.allocation);
+  if (finding.target_allocation) object["target_allocation"] = ToJson(*finding.target_allocation);
+  if (finding.launch) object["launch"] = ToJson(*finding.launch);
+  object["process"] = finding.process_id;
+  if (!finding.related.empty()) {
+    object["related"] = Json::array();
+    for (const RelatedPlace& place : finding.related) {
+      object["related"].push_back(
+          {{"file", place.file}, {"line", place.line}, {"message", place.message}});
+    }
+  }
+  Put(object, "advice", finding.advice);
+  return object;
+}
+
+Json ToJson(const KernelCoverage& kernel) {
+  Json object;
+  object["name"] = kernel.name;
+  Put(object, "engine", kernel.engine);
+  object["launches"] = kernel.launches;
+  object["checked_launches"] = kernel.checked_launches;
+  Put(object, "not_checked_reason", kernel.reason);
+  if (kernel.checked_accesses > 0) object["checked_accesses"] = kernel.checked_accesses;
+  if (!kernel.unchecked.empty()) {
+    object["unchecked_accesses"] = Json::array();
+    for (const UncheckedAccesses& unchecked : kernel.unchecked) {
+      object["unchecked_accesses"].push_back({{"instruction", unchecked.instruction},
+                                              {"reason", unchecked.reason},
+                                              {"count", unchecked.count}});
+    }
+  }
+  return object;
+}
+
+Json ToJson(const ProcessInfo& process) {
+  Json object;
+  object["id"] = process.process_id;
+  Put(object, "executable", process.executable);
+  object["arguments"] = process.arguments;
+  Put(object, "device", process.device_name);
+  Put(object, "driver_version", process.driver_version);
+  object["emulated"] = process.emulated;
+  object["orderly_end"] = process.ended;
+  return object;
+}
+
+Json ToJson(const Coverage& coverage) {
+  Json object;
+  object["kernels"] = coverage.kernels.size();
+  object["checked_kernels"] = coverage.CheckedKernels();
+  object["launches"] = coverage.Launches();
+  object["checked_launches"] = coverage.CheckedLaunches();
+  object["unknown_accesses"] = coverage.unknown_accesses;
+  object["loaded_modules"] = coverage.loaded_modules;
+  object["loaded_kernels"] = coverage.loaded_kernels;
+  object["by_kernel"] = Json::array();
+  for (const KernelCoverage& kernel : coverage.kernels) {
+    object["by_kernel"].push_back(ToJson(kernel));
+  }
+  object["processes"] = Json::array();
+  for (const ProcessInfo& process : coverage.processes) {
+    object["processes"].push_back(ToJson(process));
+  }
+  return object;
+}
+
+Json ToJson(const std::vector<Finding>& findings) {
+  Json array = Json::array();
+  for (const Finding& finding : findings) array.push_back(ToJson(finding));
+  return array;
+}
+
+}  // namespace
+
+std::string WriteJson(const Report& report) {
+  Json document;
+  document["schema"] = 1;
+  document["findings"] = ToJson(report.findings);
+  document["unproven"] = ToJson(report.unproven);
+  document["coverage"] = ToJson(report.coverage);
+  document["lost_events"] = report.lost_events;
+  document["remarks"] = Json::array();
+  for (const Remark& remark : report.remarks) {
+    Json object;
+    object["severity"] = SeverityName(remark.severity);
+    object["text"] = remark.text;
+    Put(object, "hint", remark.hint);
+    document["remarks"].push_back(std::move(object));
+  }
+  // Names come from other people's files: bytes that are no UTF-8 become U+FFFD instead of an exception.
+  return document.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
+}  // namespace ops_debug::analysis

@@ -1,0 +1,219 @@
+// Merging, and the translation of one merged fault into a finding (memory_detector.h).
+#include "analysis/memory_detector.h"
+
+#include <algorithm>
+
+#include "analysis/demangle.h"
+#include "analysis/memory_words.h"
+
+namespace ops_debug::analysis {
+namespace {
+
+Extent3 ToExtent(const proto::Dim3& dim) { return {dim.x(), dim.y(), dim.z()}; }
+
+const char* AccessName(proto::AccessKind kind) {
+  switch (kind) {
+    case proto::ACCESS_KIND_LOAD:
+      return "load";
+    case proto::ACCESS_KIND_STORE:
+      return "store";
+    case proto::ACCESS_KIND_ATOMIC:
+      return "atomic";
+    default:
+      return "";
+  }
+}
+
+const char* SpaceName(proto::AddressSpace space) {
+  switch (space) {
+    case proto::ADDRESS_SPACE_GLOBAL:
+      return "global";
+    case proto::ADDRESS_SPACE_SHARED:
+      return "shared";
+    case proto::ADDRESS_SPACE_LOCAL:
+      return "local";
+    case proto::ADDRESS_SPACE_GENERIC:
+      return "generic";
+    default:
+      return "";
+  }
+}
+
+// Position of a thread in its grid, as (block, thread in block).
+std::pair<uint64_t, uint64_t> Linear(const proto::Fault& fault) {
+  const auto linear = [](const proto::Dim3& at, const proto::Dim3& of) {
+    return at.x() + uint64_t{of.x()} * (at.y() + uint64_t{of.y()} * at.z());
+  };
+  return {linear(fault.block(), fault.launch().grid()),
+          linear(fault.thread(), fault.launch().block())};
+}
+
+bool IsEarlier(const proto::Fault& a, const proto::Fault& b) {
+  if (a.launch().launch_id() != b.launch().launch_id()) {
+    return a.launch().launch_id() < b.launch().launch_id();
+  }
+  return Linear(a) < Linear(b);
+}
+
+// What makes two faults of one process the same finding.
+std::string MergeKey(const proto::Fault& fault) {
+  const proto::Site& site = fault.site();
+  std::string key;
+  const auto add = [&key](const std::string& text) { key.append(text).push_back('\0'); };
+  add(fault.launch().kernel());
+  add(site.function());
+  add(std::to_string(fault.fault_class()));
+  add(std::to_string(site.access()));
+  add(std::to_string(site.space()));
+  add(std::to_string(site.access_bytes()));
+  add(site.variable());
+  for (const proto::SourceFrame& frame : site.frames()) {
+    add(frame.file());
+    add(std::to_string(frame.line()) + ':' + std::to_string(frame.column()));
+  }
+  if (site.frames().empty()) {
+    add(std::to_string(site.ptx_line()));
+    add(site.instruction());
+  }
+  return key;
+}
+
+LaunchInfo ToLaunch(const proto::Launch& launch, HostSymbolizer& symbolizer) {
+  LaunchInfo info;
+  info.number = launch.launch_id();
+  info.grid = ToExtent(launch.grid());
+  info.block = ToExtent(launch.block());
+  info.dynamic_shared_bytes = launch.dynamic_shared_bytes();
+  info.stack = symbolizer.Resolve(launch.stack(), Demangle(launch.kernel()));
+  return info;
+}
+
+AllocationInfo ToAllocation(const proto::Allocation& allocation, uint64_t address,
+                            uint64_t access_bytes, HostSymbolizer& symbolizer) {
+  AllocationInfo info;
+  info.id = allocation.id();
+  info.address = allocation.address();
+  info.size_bytes = allocation.size_bytes();
+  info.api = allocation.api();
+  info.name = Demangle(allocation.name());
+  info.freed = allocation.freed();
+  info.free_api = allocation.free_api();
+  info.allocation_stack = symbolizer.Resolve(allocation.allocation_stack());
+  info.free_stack = symbolizer.Resolve(allocation.free_stack());
+  const Place place = PlaceOf(address, access_bytes, info.address, info.size_bytes);
+  info.placement = place.placement;
+  info.distance_bytes = place.distance_bytes;
+  return info;
+}
+
+// The innermost frame that has a line.
+void AddRelated(const std::vector<HostFrame>& stack, const std::string& message,
+                std::vector<RelatedPlace>& related) {
+  const auto place =
+      std::find_if(stack.begin(), stack.end(), [](const HostFrame& frame) { return frame.line > 0; });
+  if (place != stack.end()) related.push_back({place->file, place->line, message});
+}
+
+void AddRelated(const AllocationInfo& allocation, std::vector<RelatedPlace>& related) {
+  const std::string name = "allocation #" + std::to_string(allocation.id);
+  AddRelated(allocation.allocation_stack, name + " was made here", related);
+  AddRelated(allocation.free_stack, name + " was freed here", related);
+}
+
+}  // namespace
+
+void MemoryDetector::Add(uint32_t process_id, const proto::Fault& fault) {
+  Merged& merged = faults_[{process_id, MergeKey(fault)}];
+  const bool is_new = merged.instructions.empty();
+  if (is_new) merged.order = order_++;
+  if (is_new || IsEarlier(fault, merged.first)) merged.first = fault;
+  merged.instructions.emplace(fault.site().ptx_line(), fault.site().instruction());
+  merged.count += std::max<uint64_t>(fault.count(), 1);
+  merged.lower_bound |= fault.count() == 0;
+}
+
+void MemoryDetector::Add(uint32_t process_id, const proto::InvalidLaunch& invalid) {
+  const std::string key = invalid.launch().kernel() + '\0' + invalid.error() + '\0' + invalid.api();
+  MergedLaunch& merged = launches_[{process_id, key}];
+  if (merged.count++ == 0) {
+    merged.order = order_++;
+    merged.first = invalid;
+  }
+}
+
+std::vector<Finding> MemoryDetector::Finish() {
+  std::vector<std::pair<size_t, Finding>> ordered;
+  for (const auto& [key, merged] : faults_) {
+    ordered.emplace_back(merged.order, MakeFinding(std::get<0>(key), merged));
+  }
+  for (const auto& [key, merged] : launches_) {
+    ordered.emplace_back(merged.order, MakeFinding(std::get<0>(key), merged));
+  }
+  std::sort(ordered.begin(), ordered.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<Finding> findings;
+  findings.reserve(ordered.size());
+  for (auto& [order, finding] : ordered) findings.push_back(std::move(finding));
+  return findings;
+}
+
+Finding MemoryDetector::MakeFinding(uint32_t process_id, const Merged& merged) {
+  const proto::Fault& fault = merged.first;
+  const proto::Site& site = fault.site();
+  Finding finding;
+  finding.process_id = process_id;
+  finding.kernel = Demangle(fault.launch().kernel().empty() ? site.function()
+                                                            : fault.launch().kernel());
+  const std::string function = Demangle(site.function());
+  if (function != finding.kernel) finding.function = function;
+  for (const proto::SourceFrame& frame : site.frames()) {
+    finding.frames.push_back(
+        {Demangle(frame.function()), frame.file(), frame.line(), frame.column()});
+  }
+  finding.instruction = site.instruction();
+  finding.ptx_line = site.ptx_line();
+  finding.instructions = static_cast<uint32_t>(merged.instructions.size());
+  finding.access = AccessName(site.access());
+  finding.space = SpaceName(site.space());
+  finding.access_bytes = site.access_bytes();
+  finding.count = merged.count;
+  finding.count_is_lower_bound = merged.lower_bound;
+  finding.block = ToExtent(fault.block());
+  finding.thread = ToExtent(fault.thread());
+  finding.address = fault.address();
+  const auto to_allocation = [&](const proto::Allocation& allocation) {
+    return ToAllocation(allocation, fault.address(), site.access_bytes(), symbolizer_);
+  };
+  if (fault.has_allocation()) finding.allocation = to_allocation(fault.allocation());
+  if (fault.has_target_allocation()) {
+    finding.target_allocation = to_allocation(fault.target_allocation());
+  }
+  if (!site.variable().empty()) {
+    finding.array = ArrayInfo{Demangle(site.variable()), site.variable_bytes()};
+  }
+  if (fault.parameter_index() >= 0) {
+    const auto index = static_cast<uint32_t>(fault.parameter_index());
+    const std::vector<std::string> types = ParameterTypes(finding.kernel);
+    finding.parameter =
+        ParameterInfo{index, index < types.size() ? types[index] : "", fault.parameter_offset()};
+  }
+  finding.launch = ToLaunch(fault.launch(), symbolizer_);
+  DescribeFault(fault.fault_class(), finding);
+  AddRelated(finding.launch->stack, "the kernel was launched here", finding.related);
+  if (finding.allocation) AddRelated(*finding.allocation, finding.related);
+  if (finding.target_allocation) AddRelated(*finding.target_allocation, finding.related);
+  return finding;
+}
+
+Finding MemoryDetector::MakeFinding(uint32_t process_id, const MergedLaunch& merged) {
+  Finding finding;
+  finding.process_id = process_id;
+  finding.kernel = Demangle(merged.first.launch().kernel());
+  finding.count = merged.count;
+  finding.launch = ToLaunch(merged.first.launch(), symbolizer_);
+  DescribeInvalidLaunch(merged.first.error(), merged.first.api(), finding);
+  AddRelated(finding.launch->stack, "the kernel was launched here", finding.related);
+  return finding;
+}
+
+}  // namespace ops_debug::analysis

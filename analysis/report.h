@@ -1,0 +1,165 @@
+// What an analysis found, as plain data. Detectors fill it, the writers (text_report.h, json_report.h) print it and add
+// nothing: every sentence a user reads is decided here, so all formats say the same.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ops_debug::analysis {
+
+enum class Severity : uint8_t { kError, kWarning, kNote };
+
+// "error", "warning", "note".
+const char* SeverityName(Severity severity);
+
+struct Extent3 {
+  uint32_t x = 0, y = 0, z = 0;
+};
+
+// A place in device source. `line` 0: not known.
+struct SourceLocation {
+  std::string function;  // demangled, may be empty
+  std::string file;
+  uint32_t line = 0;
+  uint32_t column = 0;
+};
+
+// A host frame as far as it could be named: function and line, else exported symbol, else module and offset.
+struct HostFrame {
+  std::string function;  // demangled; empty if unknown
+  uint64_t function_offset = 0;  // printed when there is no line
+  std::string file;
+  uint32_t line = 0;
+  std::string module;  // path
+  uint64_t module_offset = 0;
+};
+
+// Where the access lies relative to an allocation or array.
+enum class Placement : uint8_t { kUnknown, kInside, kBefore, kBehind, kAcrossEnd };
+
+struct AllocationInfo {
+  uint64_t id = 0;
+  uint64_t address = 0;
+  uint64_t size_bytes = 0;
+  std::string api;
+  std::string name;  // of a module variable, demangled
+  bool freed = false;
+  std::string free_api;
+  std::vector<HostFrame> allocation_stack;
+  std::vector<HostFrame> free_stack;
+  Placement placement = Placement::kUnknown;
+  uint64_t distance_bytes = 0;  // kBefore, kBehind: between the access and the nearest byte of the block
+};
+
+struct ArrayInfo {
+  std::string name;  // demangled: "shared_overflow(float*, int)::s"
+  uint64_t size_bytes = 0;  // 0: not known
+};
+
+struct ParameterInfo {
+  uint32_t index = 0;   // from 0
+  std::string type;     // from the demangled signature, or empty
+  uint32_t offset = 0;  // of the pointer in the parameter buffer, in bytes
+};
+
+struct LaunchInfo {
+  uint64_t number = 0;  // in its process, from 1
+  Extent3 grid, block;
+  uint32_t dynamic_shared_bytes = 0;
+  std::vector<HostFrame> stack;
+};
+
+// A further place that explains a finding: the launch, an allocation, a free.
+struct RelatedPlace {
+  std::string file;
+  uint32_t line = 0;
+  std::string message;
+};
+
+struct Finding {
+  std::string kind;  // design.md, "Findings: one vocabulary"
+  Severity severity = Severity::kError;
+  std::string message;  // one sentence without a full stop
+  std::string advice;
+  uint32_t process_id = 0;
+  std::string kernel;    // demangled entry
+  std::string function;  // demangled device function that holds the access, if it is not the entry
+  std::vector<SourceLocation> frames;  // innermost first: the access, then where it was inlined; empty without line info
+  std::string instruction;
+  uint32_t ptx_line = 0;
+  uint32_t instructions = 1;  // PTX instructions of this source place that did the same
+  std::string access;  // "load", "store", "atomic", or empty
+  std::string space;   // "global", "shared", "local", "generic", or empty
+  uint32_t access_bytes = 0;
+  uint64_t count = 0;  // accesses; 0 for findings that are none
+  bool count_is_lower_bound = false;
+  std::optional<Extent3> block, thread;  // of the first offender
+  std::optional<uint64_t> address;
+  std::optional<AllocationInfo> allocation;         // that the pointer belongs to or that is nearest
+  std::optional<AllocationInfo> target_allocation;  // that the access reached instead
+  std::optional<ArrayInfo> array;
+  std::optional<ParameterInfo> parameter;
+  std::optional<LaunchInfo> launch;
+  std::vector<RelatedPlace> related;
+};
+
+struct UncheckedAccesses {
+  std::string instruction;
+  std::string reason;
+  uint64_t count = 0;  // instructions, not executions
+};
+
+struct KernelCoverage {
+  std::string name;    // demangled
+  std::string engine;  // "ptx", or empty if never checked
+  uint64_t launches = 0;
+  uint64_t checked_launches = 0;
+  std::string reason;  // why not checked, if some launch was not
+  uint64_t checked_accesses = 0;  // instructions
+  std::vector<UncheckedAccesses> unchecked;
+};
+
+struct ProcessInfo {
+  uint32_t process_id = 0;
+  std::string executable;
+  std::vector<std::string> arguments;
+  std::string device_name;
+  std::string driver_version;
+  bool emulated = false;
+  bool ended = false;  // in an orderly way
+};
+
+struct Coverage {
+  std::vector<KernelCoverage> kernels;  // that were launched, by name
+  uint64_t loaded_modules = 0;
+  uint64_t loaded_kernels = 0;
+  uint64_t unknown_accesses = 0;  // to memory of unknown origin, let through
+  std::vector<ProcessInfo> processes;
+
+  uint64_t CheckedKernels() const;  // with at least one checked launch
+  uint64_t Launches() const;
+  uint64_t CheckedLaunches() const;
+};
+
+// Something the tool has to say about itself.
+struct Remark {
+  Severity severity = Severity::kNote;
+  std::string text;
+  std::string hint;
+  bool operator==(const Remark&) const = default;
+};
+
+struct Report {
+  std::vector<Finding> findings;
+  std::vector<Finding> unproven;
+  std::vector<Remark> remarks;
+  Coverage coverage;
+  uint64_t lost_events = 0;
+};
+
+// "oob-global 2, misaligned 1", most frequent first.
+std::string CountByKind(const std::vector<Finding>& findings);
+
+}  // namespace ops_debug::analysis

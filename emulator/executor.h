@@ -1,0 +1,100 @@
+// The SIMT executor: PTX in, grids out. It knows nothing of the driver API; emulator/driver builds that on top.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "emulator/memory.h"
+#include "ptx/result.h"
+
+namespace ops_debug::emulator {
+
+struct Dim3 {
+  uint32_t x = 1, y = 1, z = 1;
+};
+
+// What the code can ask of its device; values of the chosen model (`--emulate`).
+struct DeviceModel {
+  std::string name = "ops-debug CPU device (sm_90)";
+  uint32_t compute_major = 9, compute_minor = 0;
+  uint32_t multiprocessors = 132;
+  uint32_t shared_bytes_per_block = 48 * 1024;
+  uint32_t shared_bytes_per_block_optin = 227 * 1024;
+};
+
+struct KernelAttributes {
+  uint32_t static_shared_bytes = 0;
+  uint32_t local_bytes = 0;
+  uint32_t registers = 32;
+  uint32_t max_threads_per_block = 1024;
+  uint32_t parameter_bytes = 0;
+  std::vector<uint32_t> parameter_offsets, parameter_sizes;  // one per parameter, in order
+};
+
+// A decoded entry. Owned by its Program.
+class Kernel;
+
+// One loaded PTX module: decoded functions and its global and constant variables, placed in device memory.
+class Program {
+ public:
+  // Parses, links and decodes `ptx`; allocates and initialises the module's variables in `memory`, which must outlive
+  // the program. Errors: syntax with its place; an instruction that the executor lacks is NOT an error here but when it
+  // is executed (a launch fails with its text and line), so one odd kernel does not make a library unusable.
+  static ptx::Result<std::unique_ptr<Program>> Load(std::string_view ptx, DeviceMemory& memory);
+  ~Program();
+
+  const Kernel* FindKernel(std::string_view name) const;  // nullptr if absent
+  std::vector<std::string> KernelNames() const;
+  const KernelAttributes& Attributes(const Kernel& kernel) const;
+  // Device address and size of a module-scope variable; false if absent.
+  bool FindVariable(std::string_view name, uint64_t* address, uint64_t* size_bytes) const;
+
+  class Impl;
+  explicit Program(std::unique_ptr<Impl> impl);
+  Impl& impl() const { return *impl_; }
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+struct LaunchConfig {
+  Dim3 grid, block;
+  uint32_t dynamic_shared_bytes = 0;
+  std::span<const std::byte> parameters;  // the packed parameter buffer
+  bool cooperative = false;
+};
+
+// What ended a launch early, as the hardware would have reported it.
+struct LaunchError {
+  enum class Code : uint8_t {
+    kIllegalAddress,
+    kMisalignedAddress,
+    kInvalidAddressSpace,
+    kIllegalInstruction,
+    kUnsupportedInstruction,
+    kTrap,
+    kAssert,
+    kInvalidProgramCounter,
+    kDeadlock,
+  };
+  Code code = Code::kIllegalAddress;
+  std::string message;  // with kernel, instruction, PTX line, block and thread
+};
+
+struct LaunchOutcome {
+  bool ok = true;
+  LaunchError error;
+  uint64_t thread_instructions = 0;
+};
+
+// Runs a grid to its end on `workers` host threads (0 = one per core); blocks until done. Blocks of a cooperative
+// launch are all resident. Deterministic: a fixed order of warps within a block; blocks are independent.
+LaunchOutcome Run(const Program& program, const Kernel& kernel, const LaunchConfig& config,
+                  const DeviceModel& model, DeviceMemory& memory, uint32_t workers);
+
+}  // namespace ops_debug::emulator

@@ -1,0 +1,107 @@
+// Run(): one launch from its configuration to its outcome, on several host threads.
+#include <xmmintrin.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "emulator/machine.h"
+
+namespace ops_debug::emulator {
+namespace {
+
+constexpr uint64_t kSharedGranuleBytes = 128;
+constexpr unsigned kDefaultMxcsr = 0x1f80;  // round to nearest, denormals kept, no traps
+
+// The host program may have changed rounding or flushing (-ffast-math does); kernels must not see that.
+class FloatEnvironment {
+ public:
+  FloatEnvironment() : saved_(_mm_getcsr()) { _mm_setcsr(kDefaultMxcsr); }
+  ~FloatEnvironment() { _mm_setcsr(saved_); }
+  FloatEnvironment(const FloatEnvironment&) = delete;
+  FloatEnvironment& operator=(const FloatEnvironment&) = delete;
+
+ private:
+  unsigned saved_;
+};
+
+void Work(Launch& launch) {
+  const FloatEnvironment environment;
+  try {
+    Machine(launch).Work();
+  } catch (const std::bad_alloc&) {
+    const std::lock_guard lock(launch.mutex);
+    launch.failed_block.store(0);
+    launch.error = {LaunchError::Code::kIllegalAddress, "the host has no memory left for the state of the launch's blocks"};
+  }
+}
+
+void RunWorkers(Launch& launch, uint64_t workers) {
+  if (workers == 0) workers = std::max(1u, std::thread::hardware_concurrency());
+  workers = std::min(workers, launch.block_count);
+  std::vector<std::thread> threads;
+  for (uint64_t i = 1; i < workers; ++i) {
+    try {
+      threads.emplace_back([&launch] { Work(launch); });
+    } catch (const std::system_error&) {
+      break;  // fewer threads do the same work
+    }
+  }
+  Work(launch);
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+
+LaunchOutcome Run(const Program& program, const Kernel& kernel, const LaunchConfig& config, const DeviceModel& model,
+                  DeviceMemory& memory, uint32_t workers) {
+  static std::atomic<uint64_t> next_grid{1};
+  LaunchOutcome outcome;
+  Launch launch;
+  launch.program = &program.impl();
+  launch.kernel = &kernel;
+  launch.grid = config.grid;
+  launch.block = config.block;
+  launch.block_count = static_cast<uint64_t>(config.grid.x) * config.grid.y * config.grid.z;
+  launch.threads_per_block = config.block.x * config.block.y * config.block.z;
+  launch.warps_per_block = (launch.threads_per_block + kWarpLanes - 1) / kWarpLanes;
+  if (launch.block_count == 0 || launch.threads_per_block == 0) return outcome;
+  launch.dynamic_shared_bytes = config.dynamic_shared_bytes;
+  launch.total_shared_bytes = config.dynamic_shared_bytes == 0
+                                  ? kernel.attributes.static_shared_bytes
+                                  : kernel.dynamic_shared_offset + config.dynamic_shared_bytes;
+  launch.shared_limit_bytes =
+      (launch.total_shared_bytes + kSharedGranuleBytes - 1) / kSharedGranuleBytes * kSharedGranuleBytes;
+  launch.local_limit_bytes = kernel.local_limit_bytes;
+  // Rows of different lanes should not all fall into the same cache set.
+  launch.local_stride_bytes = kernel.local_limit_bytes == 0 ? 0 : kernel.local_limit_bytes + 64;
+  launch.parameters.assign(config.parameters.begin(), config.parameters.end());
+  launch.parameter_bytes = config.parameters.size();
+  launch.parameters.resize(launch.parameters.size() + 64);
+  launch.model = &model;
+  launch.memory = &memory;
+  launch.arena_base = memory.arena_base();
+  launch.page_map = memory.page_map();
+  launch.lanes = &SelectLanes().support();
+  launch.grid_id = next_grid.fetch_add(1);
+  launch.cooperative = config.cooperative;
+
+  RunWorkers(launch, workers);
+
+  std::sort(launch.outputs.begin(), launch.outputs.end());
+  for (const auto& [number, text] : launch.outputs) std::fwrite(text.data(), 1, text.size(), stdout);
+  if (!launch.outputs.empty()) std::fflush(stdout);
+  outcome.thread_instructions = launch.instructions.load();
+  if (launch.failed_block.load() != ~0ull) {
+    outcome.ok = false;
+    outcome.error = launch.error;
+  }
+  return outcome;
+}
+
+}  // namespace ops_debug::emulator

@@ -1,0 +1,59 @@
+// Device memory of the CPU device. Device addresses are host addresses inside one reserved arena (identity mapping), so
+// a lane's load is an ordinary load once the address has been checked against the page map.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+namespace ops_debug::emulator {
+
+class DeviceMemory {
+ public:
+  static constexpr uint64_t kPageBytes = 4096;
+  static constexpr uint64_t kArenaBytes = 1ull << 38;  // address space only; pages are touched on demand
+
+  DeviceMemory();  // reserves the arena
+  ~DeviceMemory();
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+
+  // 256-byte aligned, zero pages on first touch (contents otherwise undefined, as on a GPU); 0 when full.
+  // Neighbouring allocations may share no page, so an access past the last page faults, as on a GPU (which has larger
+  // pages: an overflow inside the last page is silent on both).
+  uint64_t Allocate(uint64_t size_bytes);
+  bool Free(uint64_t address);  // false: not the start of a live allocation
+  // The allocation that holds `address`; false if none.
+  bool Find(uint64_t address, uint64_t* base, uint64_t* size_bytes) const;
+  uint64_t allocated_bytes() const;
+
+  // Host memory that kernels may access at its own address (cuMemHostRegister). Pinned and managed memory comes from
+  // Allocate, which is host-accessible anyway.
+  void RegisterHostRange(uint64_t address, uint64_t size_bytes);
+  void UnregisterHostRange(uint64_t address);
+
+  // True if all bytes may be accessed by a kernel. The executor inlines the first test on page_map().
+  bool Accessible(uint64_t address, uint64_t size_bytes) const;
+
+  uint64_t arena_base() const { return arena_base_; }
+  // One byte per page of the arena: 1 = allocated.
+  const uint8_t* page_map() const { return page_map_; }
+
+ private:
+  uint64_t TakeFreeBlock(uint64_t rounded_bytes);
+  void SetPages(uint64_t base, uint64_t rounded_bytes, uint8_t value);
+  bool InHostRange(uint64_t address, uint64_t size_bytes) const;
+
+  uint64_t arena_base_ = 0;
+  uint64_t arena_bytes_ = 0;  // what the host let us reserve, at most kArenaBytes
+  uint8_t* page_map_ = nullptr;
+  mutable std::mutex mutex_;
+  std::map<uint64_t, uint64_t> live_;         // base -> requested bytes
+  std::multimap<uint64_t, uint64_t> free_;    // page-rounded bytes -> base
+  std::map<uint64_t, uint64_t> host_ranges_;  // base -> bytes
+  uint64_t next_ = 0;                         // address behind the last block ever carved from the arena
+  uint64_t allocated_bytes_ = 0;
+};
+
+}  // namespace ops_debug::emulator

@@ -1,0 +1,321 @@
+// Who runs next: splits within a warp, warps within a block, blocks on a host thread.
+//
+// Within a warp the deepest call and then the lowest program counter goes first, which reconverges (layout.cc). A split
+// that has used up its credit of backward jumps may be waiting for lanes that the order keeps back, so then the one that
+// has rested longest runs: diverged lanes always make progress (the guarantee of Volta and later). Warps and blocks give
+// way for the same reason: a block that seems to wait for another one lets its host thread start the next.
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "emulator/fault_text.h"
+#include "emulator/machine.h"
+
+namespace ops_debug::emulator {
+namespace {
+
+constexpr int64_t kCredit = 1 << 20;
+// Resident blocks per host thread in launches that are not cooperative, when blocks seem to wait for each other.
+constexpr size_t kResidentBlocks = 1024;
+// A block that yields this often in a row without any sign of waiting is taken to wait after all.
+constexpr uint32_t kIdleYields = 64;
+
+}  // namespace
+
+LaneBuffer::LaneBuffer(size_t size_bytes) : size_bytes_(size_bytes) {
+  const size_t rounded = (std::max<size_t>(size_bytes, 1) + kLaneArrayAlignment - 1) & ~(kLaneArrayAlignment - 1);
+  data_ = static_cast<std::byte*>(::operator new(rounded, std::align_val_t{kLaneArrayAlignment}));
+  std::memset(data_, 0, rounded);
+}
+LaneBuffer::~LaneBuffer() { ::operator delete(data_, std::align_val_t{kLaneArrayAlignment}); }
+
+Block::Block(const Launch& l, uint32_t warp_count)
+    : launch(&l),
+      shared(l.shared_limit_bytes),
+      local(l.local_stride_bytes * kWarpLanes * warp_count) {
+  for (Barrier& barrier : barriers) barrier.arrived.assign(warp_count, 0);
+  for (uint32_t i = 0; i < warp_count; ++i) {
+    auto warp = std::make_unique<Warp>();
+    warp->block = this;
+    warp->index = i;
+    warp->local = local.data() + l.local_stride_bytes * kWarpLanes * i;
+    for (uint32_t lane = 0; lane < kWarpLanes; ++lane) {
+      const uint32_t thread = i * kWarpLanes + lane;
+      if (thread < l.threads_per_block) warp->exists |= 1u << lane;
+      warp->thread_index[0][lane] = thread % l.block.x;
+      warp->thread_index[1][lane] = thread / l.block.x % l.block.y;
+      warp->thread_index[2][lane] = thread / l.block.x / l.block.y;
+    }
+    warps.push_back(std::move(warp));
+  }
+}
+
+Machine::Machine(Launch& launch) : launch_(launch), lanes_(*launch.lanes), scratch_(kWarpLanes * sizeof(uint64_t)) {}
+
+Frame* Machine::TakeFrame(const Function& function) {
+  std::vector<Frame*>& free = free_frames_[&function];
+  if (free.empty()) {
+    frames_.push_back(std::make_unique<Frame>(function));
+    return frames_.back().get();
+  }
+  Frame* const frame = free.back();
+  free.pop_back();
+  return frame;
+}
+
+void Machine::ReleaseLanes(Frame* frame, uint32_t lanes) {
+  frame->live &= ~lanes;
+  if (frame->live == 0) free_frames_[frame->function].push_back(frame);
+}
+
+void Machine::DropLanes(Frame* frame, uint32_t lanes) {
+  while (frame != nullptr) {
+    Frame* const parent = frame->parent;
+    ReleaseLanes(frame, lanes);
+    frame = parent;
+  }
+}
+
+Split& Machine::AddSplit(Warp& warp, const Split& like, uint32_t lanes, uint32_t pc) {
+  Split& split = warp.splits[warp.split_count++];
+  split = like;
+  split.lanes = lanes;
+  split.pc = pc;
+  split.state = Split::State::kReady;
+  return split;
+}
+
+void Machine::RemoveSplit(Warp& warp, Split& split) {
+  Split& last = warp.splits[--warp.split_count];
+  if (&split != &last) split = last;
+}
+
+void Machine::KeepLanes(Warp& warp, Split& split, uint32_t lanes, uint32_t pc) {
+  const uint32_t others = split.lanes & ~lanes;
+  if (others == 0) return;
+  AddSplit(warp, split, others, pc + 1);
+  split.lanes = lanes;
+}
+
+void Machine::MergeSplits(Warp& warp) {
+  for (uint32_t i = 0; i < warp.split_count; ++i) {
+    Split& a = warp.splits[i];
+    if (a.state != Split::State::kReady) continue;
+    for (uint32_t j = i + 1; j < warp.split_count;) {
+      Split& b = warp.splits[j];
+      if (b.state == Split::State::kReady && b.pc == a.pc && b.frame == a.frame) {
+        a.lanes |= b.lanes;
+        a.last_run = std::max(a.last_run, b.last_run);
+        RemoveSplit(warp, b);
+      } else {
+        ++j;
+      }
+    }
+  }
+}
+
+int Machine::PickByPlace(const Warp& warp) {
+  int best = -1;
+  for (uint32_t i = 0; i < warp.split_count; ++i) {
+    const Split& split = warp.splits[i];
+    if (split.state != Split::State::kReady) continue;
+    if (best >= 0) {
+      const Split& other = warp.splits[best];
+      if (split.frame->depth < other.frame->depth) continue;
+      if (split.frame->depth == other.frame->depth && split.pc >= other.pc) continue;
+    }
+    best = static_cast<int>(i);
+  }
+  return best;
+}
+
+int Machine::PickByAge(const Warp& warp) {
+  int best = -1;
+  for (uint32_t i = 0; i < warp.split_count; ++i) {
+    const Split& split = warp.splits[i];
+    if (split.state != Split::State::kReady) continue;
+    if (best < 0 || split.last_run < warp.splits[best].last_run) best = static_cast<int>(i);
+  }
+  return best;
+}
+
+// The program counter at which `split` would catch up with another one.
+uint32_t Machine::NextMeeting(const Warp& warp, const Split& split) {
+  uint32_t meeting = ~0u;
+  if (warp.split_count == 1) return meeting;
+  for (uint32_t i = 0; i < warp.split_count; ++i) {
+    const Split& other = warp.splits[i];
+    if (other.frame == split.frame && other.state == Split::State::kReady && other.pc > split.pc) {
+      meeting = std::min(meeting, other.pc);
+    }
+  }
+  return meeting;
+}
+
+bool Machine::HasReady(const Warp& warp) {
+  for (uint32_t i = 0; i < warp.split_count; ++i) {
+    if (warp.splits[i].state == Split::State::kReady) return true;
+  }
+  return false;
+}
+
+Machine::Stop Machine::RunWarp(Warp& warp) {
+  uint32_t yields = 0;
+  bool by_age = false;
+  for (;;) {
+    if (warp.split_count == 0) return Stop::kFinished;
+    if (warp.split_count > 1) MergeSplits(warp);
+    const int pick = by_age ? PickByAge(warp) : PickByPlace(warp);
+    if (pick < 0) return Stop::kBlocked;
+    by_age = false;
+    Split& split = warp.splits[pick];
+    credit_ = kCredit;
+    const Stop stop = Execute(warp, split);
+    if (stop == Stop::kFault) {
+      fault_.warp = warp.index;
+      return stop;
+    }
+    if (stop != Stop::kYield) continue;
+    split.last_run = ++clock_;
+    if (++yields >= warp.split_count) return Stop::kYield;
+    by_age = true;
+  }
+}
+
+Machine::Stop Machine::RunBlock(Block& block) {
+  for (;;) {
+    bool progress = false;
+    bool any_ready = false;
+    bool spinning = false;
+    uint32_t finished = 0;
+    for (auto& warp : block.warps) {
+      if (warp->split_count == 0) {
+        ++finished;
+        continue;
+      }
+      if (!HasReady(*warp)) continue;
+      any_ready = true;
+      const Stop stop = RunWarp(*warp);
+      if (stop == Stop::kFault) return stop;
+      if (stop == Stop::kFinished) ++finished;
+      if (stop == Stop::kYield) {
+        spinning = spinning || spinning_;
+      } else {
+        progress = true;
+      }
+    }
+    if (finished == block.warps.size()) return Stop::kFinished;
+    if (!any_ready) {
+      FailDeadlock(block);
+      return Stop::kFault;
+    }
+    if (progress) {
+      block.idle_yields = 0;
+      continue;
+    }
+    spinning_ = spinning || ++block.idle_yields >= kIdleYields;
+    return Stop::kYield;
+  }
+}
+
+std::unique_ptr<Block> Machine::StartBlock(uint64_t number) {
+  std::unique_ptr<Block> block;
+  if (free_blocks_.empty()) {
+    block = std::make_unique<Block>(launch_, launch_.warps_per_block);
+  } else {
+    block = std::move(free_blocks_.back());
+    free_blocks_.pop_back();
+  }
+  block->number = number;
+  block->index[0] = static_cast<uint32_t>(number % launch_.grid.x);
+  block->index[1] = static_cast<uint32_t>(number / launch_.grid.x % launch_.grid.y);
+  block->index[2] = static_cast<uint32_t>(number / launch_.grid.x / launch_.grid.y);
+  block->output.clear();
+  block->idle_yields = 0;
+  // What a block finds in shared memory must not depend on which blocks ran here before.
+  std::memset(block->shared.data(), 0, block->shared.size_bytes());
+  for (Barrier& barrier : block->barriers) {
+    barrier = Barrier{std::move(barrier.arrived)};
+    std::fill(barrier.arrived.begin(), barrier.arrived.end(), 0);
+  }
+  for (auto& warp : block->warps) {
+    warp->exited = 0;
+    warp->split_count = 1;
+    Split& split = warp->splits[0];
+    split = Split{};
+    split.frame = TakeFrame(*launch_.program->functions[launch_.kernel->function]);
+    split.frame->parent = nullptr;
+    split.frame->live = warp->exists;
+    split.frame->depth = 0;
+    split.frame->local_base = 0;
+    split.lanes = warp->exists;
+    warp->instructions = 0;
+  }
+  return block;
+}
+
+void Machine::Report(Block& block) {
+  const std::lock_guard lock(launch_.mutex);
+  if (block.number >= launch_.failed_block.load()) return;
+  launch_.failed_block.store(block.number);
+  launch_.error.code = fault_.code;
+  launch_.error.message = DescribeFault(launch_, block, fault_);
+}
+
+void Machine::Work() {
+  std::vector<std::unique_ptr<Block>> resident;
+  size_t turn = 0;
+  bool want_more = true;
+  uint64_t instructions = 0;
+  for (;;) {
+    if (want_more || resident.empty()) {
+      want_more = false;
+      const uint64_t number = launch_.next_block.load() < launch_.block_count ? launch_.next_block.fetch_add(1) : ~0ull;
+      if (number < launch_.block_count && number < launch_.failed_block.load()) {
+        resident.push_back(StartBlock(number));
+        turn = resident.size() - 1;
+      }
+    }
+    if (resident.empty()) break;
+    if (turn >= resident.size()) turn = 0;
+    Block& block = *resident[turn];
+    // Blocks behind a failed one stop; those before it go on, so the error does not depend on the host threads.
+    Stop stop = block.number > launch_.failed_block.load() ? Stop::kFault : RunBlock(block);
+    if (stop == Stop::kYield) {
+      want_more = spinning_ && (launch_.cooperative || resident.size() < kResidentBlocks);
+      ++turn;
+      continue;
+    }
+    if (stop == Stop::kFault && block.number < launch_.failed_block.load()) Report(block);
+    for (auto& warp : block.warps) {
+      instructions += warp->instructions;
+      for (uint32_t i = 0; i < warp->split_count; ++i) DropLanes(warp->splits[i].frame, warp->splits[i].lanes);
+      warp->split_count = 0;
+    }
+    if (!block.output.empty()) {
+      const std::lock_guard lock(launch_.mutex);
+      launch_.outputs.emplace_back(block.number, std::move(block.output));
+    }
+    free_blocks_.push_back(std::move(resident[turn]));
+    resident.erase(resident.begin() + static_cast<ptrdiff_t>(turn));
+  }
+  launch_.instructions.fetch_add(instructions);
+}
+
+bool Machine::Fail(LaunchError::Code code, Warp& warp, uint32_t lane, std::string text) {
+  fault_.code = code;
+  fault_.text = std::move(text);
+  fault_.warp = warp.index;
+  fault_.lane = lane;
+  fault_.has_place = true;
+  return false;
+}
+
+void Machine::FailDeadlock(Block& block) {
+  fault_.code = LaunchError::Code::kDeadlock;
+  fault_.has_place = false;
+  fault_.text = DescribeDeadlock(block);
+}
+
+}  // namespace ops_debug::emulator

@@ -1,0 +1,17 @@
+// The C library's own dlsym, which the library's exported one hides from everybody, and ourselves
+// too.
+#pragma once
+
+namespace ops_debug::interposer {
+
+using DlsymFunction = void* (*)(void* handle, const char* name);
+
+// The real dlsym. Thread-safe; works before any constructor has run; allocates nothing in the usual
+// case (an allocator that is being interposed calls dlsym from inside malloc).
+DlsymFunction RealDlsym() noexcept;
+
+// The addresses that `dlsym` can have: glibc keeps one per symbol version. True if `address` is one
+// of them.
+bool IsRealDlsym(const void* address) noexcept;
+
+}  // namespace ops_debug::interposer

@@ -1,0 +1,163 @@
+// Events as plain structs, and the functions that encode and send them (messages of
+// proto/events.proto, by protozero). Field for field the proto messages; comments there. Send*
+// functions never throw and may be called in any thread; they stamp time and process id. False: the
+// event did not reach the ring (no session, or lost and counted).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "interposer/event_fields.h"
+#include "interposer/stack.h"
+
+namespace ops_debug::interposer {
+
+using StackTrace = std::vector<StackFrame>;
+
+struct Dim3 {
+  uint32_t x = 0, y = 0, z = 0;
+};
+
+struct ProcessStartEvent {
+  uint32_t parent_process_id = 0;
+  std::string executable;
+  std::vector<std::string> arguments;
+  std::string device_name;
+  std::string driver_version;
+  bool emulated = false;
+  std::string tool_version;
+};
+
+struct ProcessEndEvent {
+  bool orderly = false;
+};
+
+struct UncheckedInstruction {
+  std::string instruction;
+  std::string reason;
+  uint32_t count = 0;
+};
+
+struct LoadedKernel {
+  std::string name;
+  bool checked = false;
+  std::string reason;
+  uint32_t checked_accesses = 0;
+  std::vector<UncheckedInstruction> unchecked;
+};
+
+struct ModuleLoadedEvent {
+  uint64_t module_id = 0;
+  std::string api;
+  std::string image;
+  std::string ptx_version;
+  std::string target;
+  std::vector<LoadedKernel> kernels;
+  std::string not_checked_reason;
+  std::string note;
+  uint64_t rewrite_duration_ns = 0;
+  uint64_t load_duration_ns = 0;
+};
+
+struct LaunchSummaryEvent {
+  uint64_t module_id = 0;
+  std::string kernel;
+  uint64_t launches = 0;
+  uint64_t checked_launches = 0;
+  std::string not_checked_reason;
+};
+
+struct SourceLocation {
+  std::string function;
+  std::string file;
+  uint32_t line = 0;
+  uint32_t column = 0;
+};
+
+// AccessKind, AddressSpace, FaultClass, Severity: enums of event_fields.h (proto::ACCESS_KIND_LOAD
+// = AccessKind::kLoad).
+struct FaultSite {
+  std::string function;
+  proto_enums::AccessKind access = proto_enums::AccessKind::kUnspecified;
+  proto_enums::AddressSpace space = proto_enums::AddressSpace::kUnspecified;
+  uint32_t access_bytes = 0;
+  uint32_t ptx_line = 0;
+  std::string instruction;
+  std::vector<SourceLocation> frames;
+  std::string variable;
+  uint64_t variable_bytes = 0;
+};
+
+struct AllocationDescription {
+  uint64_t id = 0;
+  uint64_t address = 0;
+  uint64_t size_bytes = 0;
+  std::string api;
+  std::string name;
+  bool freed = false;
+  StackTrace allocation_stack;
+  StackTrace free_stack;
+  std::string free_api;
+};
+
+struct LaunchDescription {
+  uint64_t launch_id = 0;
+  std::string kernel;
+  Dim3 grid, block;
+  uint32_t dynamic_shared_bytes = 0;
+  StackTrace stack;
+};
+
+struct FaultEvent {
+  proto_enums::FaultClass fault_class = proto_enums::FaultClass::kUnspecified;
+  FaultSite site;
+  LaunchDescription launch;
+  Dim3 block, thread;
+  uint64_t address = 0;
+  uint64_t count = 0;
+  bool has_allocation = false;
+  AllocationDescription allocation;
+  int32_t parameter_index = -1;
+  uint32_t parameter_offset = 0;
+  uint32_t shadow_value = 0;
+  uint64_t module_id = 0;
+  bool provenance = false;
+};
+
+struct DiagnosticEvent {
+  proto_enums::Severity severity = proto_enums::Severity::kNote;
+  std::string text;
+  std::string hint;
+};
+
+struct UnknownAccessesEvent {
+  uint64_t module_id = 0;
+  uint64_t count = 0;
+};
+
+struct LostEventsEvent {
+  uint64_t count = 0;
+};
+
+struct InvalidLaunchEvent {
+  LaunchDescription launch;
+  std::string error;
+  std::string api;
+};
+
+bool Send(const ProcessStartEvent& event) noexcept;
+bool Send(const ProcessEndEvent& event) noexcept;
+bool Send(const ModuleLoadedEvent& event) noexcept;
+bool Send(const LaunchSummaryEvent& event) noexcept;
+bool Send(const FaultEvent& event) noexcept;
+bool Send(const DiagnosticEvent& event) noexcept;
+bool Send(const UnknownAccessesEvent& event) noexcept;
+bool Send(const LostEventsEvent& event) noexcept;
+bool Send(const InvalidLaunchEvent& event) noexcept;
+
+// Sends a diagnostic unless the same text was sent before by this process (at most 256 different
+// ones).
+bool SendOnce(const DiagnosticEvent& event) noexcept;
+
+}  // namespace ops_debug::interposer

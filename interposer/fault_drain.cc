@@ -1,0 +1,214 @@
+#include "interposer/fault_drain.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "interposer/event_sender.h"
+#include "interposer/fault_event.h"
+#include "interposer/launch_record.h"
+#include "ptx/fatbin.h"
+
+namespace ops_debug::interposer {
+namespace {
+
+using shadow::FaultRecord;
+using shadow::PublishedFault;
+
+constexpr std::chrono::milliseconds kSummaryInterval{200};
+
+// Instances that were launched since they were last drained idle. Never
+// destroyed: hooks run until the very end.
+struct Launched {
+  std::mutex mutex;
+  std::vector<InstancePointer> instances;
+  std::atomic<bool> any{false};
+};
+Launched& TheLaunched() {
+  static auto* launched = new Launched;
+  return *launched;
+}
+
+// Copies a fault that the device may be writing. False: nothing there, or not
+// whole yet.
+bool ReadPublished(const PublishedFault& shared, PublishedFault* out) {
+  const uint64_t before = __atomic_load_n(&shared.sequence, __ATOMIC_ACQUIRE);
+  if (before == 0 || before % 2 != 0) return false;
+  std::memcpy(out, &shared, sizeof *out);
+  __atomic_thread_fence(__ATOMIC_ACQUIRE);
+  out->sequence = before;
+  return __atomic_load_n(&shared.sequence, __ATOMIC_RELAXED) == before;
+}
+
+// Counts of the faulty entries, from the device; empty if it does not answer.
+std::vector<FaultRecord> ReadRecords(ModuleInstance& instance,
+                                     const std::vector<uint64_t>& entries) {
+  std::vector<FaultRecord> records(entries.size());
+  ContextState& context = *instance.context;
+  const uint64_t span = entries.back() - entries.front() + 1;
+  constexpr size_t kFewEntries = 8;
+  if (entries.size() <= kFewEntries) {
+    for (size_t i = 0; i < entries.size(); i++) {
+      if (!context.device.Read(&records[i], instance.records + entries[i] * sizeof(FaultRecord),
+                               sizeof(FaultRecord))) {
+        return {};
+      }
+    }
+    return records;
+  }
+  std::vector<FaultRecord> all(span);
+  if (!context.device.Read(all.data(), instance.records + entries.front() * sizeof(FaultRecord),
+                           span * sizeof(FaultRecord))) {
+    return {};
+  }
+  for (size_t i = 0; i < entries.size(); i++) records[i] = all[entries[i] - entries.front()];
+  return records;
+}
+
+// Clears what was reported. Only while nothing runs: a kernel might hold the
+// lock in a record.
+void StartAfresh(ModuleInstance& instance, const std::vector<uint64_t>& entries) {
+  ContextState& context = *instance.context;
+  bool ok = true;
+  for (const uint64_t entry : entries) {
+    ok = ok && context.device.Fill(instance.records + entry * sizeof(FaultRecord), 0,
+                                   sizeof(FaultRecord));
+  }
+  if (!context.device.Finish() || !ok) return;
+  for (const uint64_t entry : entries) {
+    std::memset(&instance.published[entry], 0, sizeof(PublishedFault));
+    instance.reported.erase(entry);
+  }
+}
+
+void ReportUnknownAccesses(ModuleInstance& instance, uint64_t module_id) {
+  uint64_t count = 0;
+  if (!instance.context->device.Read(&count, instance.counters, sizeof count)) return;
+  if (count <= instance.reported_unknown) return;
+  Send(UnknownAccessesEvent{.module_id = module_id, .count = count - instance.reported_unknown});
+  instance.reported_unknown = count;
+}
+
+void DrainInstance(ModuleInstance& instance, DrainDepth depth, bool idle, bool with_counters) {
+  const auto module = instance.module.lock();
+  if (!module) return;
+  std::lock_guard lock(instance.drain_mutex);
+  if (!instance.published || instance.entries == 0) return;
+  if (depth == DrainDepth::kHostOnly &&
+      ptx::ReadableBytes(instance.published) < instance.entries * sizeof(PublishedFault)) {
+    return;
+  }
+  std::vector<uint64_t> faulty;
+  for (uint64_t entry = 0; entry < instance.entries; entry++) {
+    if (__atomic_load_n(&instance.published[entry].sequence, __ATOMIC_RELAXED) != 0)
+      faulty.push_back(entry);
+  }
+  if (faulty.empty() && !with_counters) return;
+
+  const bool device = depth != DrainDepth::kHostOnly && !instance.context->lost;
+  std::optional<InternalCalls> calls;
+  if (device) calls.emplace(*instance.context);
+  const bool reachable = device && calls->ok();
+  if (!faulty.empty()) {
+    const std::vector<FaultRecord> records =
+        reachable ? ReadRecords(instance, faulty) : std::vector<FaultRecord>{};
+    for (size_t i = 0; i < faulty.size(); i++) {
+      PublishedFault published;
+      if (!ReadPublished(instance.published[faulty[i]], &published)) continue;
+      ModuleInstance::Reported& reported = instance.reported[faulty[i]];
+      const uint64_t count = records.empty() ? 0 : records[i].count;
+      const bool more = count > reported.count;
+      if (published.sequence == reported.sequence && !more) continue;
+      Send(MakeFaultEvent(*module, faulty[i], published, more ? count - reported.count : 0));
+      reported.sequence = published.sequence;
+      reported.count = std::max(reported.count, count);
+    }
+    if (idle && !records.empty()) StartAfresh(instance, faulty);
+  }
+  if (with_counters && reachable) ReportUnknownAccesses(instance, module->id);
+}
+
+bool SummaryDue() {
+  static std::atomic<std::chrono::steady_clock::rep> last{0};
+  const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
+  auto before = last.load(std::memory_order_relaxed);
+  const auto interval = std::chrono::steady_clock::duration(kSummaryInterval).count();
+  return now - before > interval && last.compare_exchange_strong(before, now);
+}
+
+void Drain(DrainDepth depth, CUcontext idle_context) {
+  Launched& launched = TheLaunched();
+  const bool final = depth == DrainDepth::kFinal || depth == DrainDepth::kHostOnly;
+  if (!final && !launched.any.load(std::memory_order_acquire)) return;
+  std::vector<InstancePointer> instances;
+  if (final) {
+    instances = AllInstances();
+  } else {
+    std::lock_guard lock(launched.mutex);
+    instances = launched.instances;
+    if (depth == DrainDepth::kIdle) {
+      // Out of the list before it is read: a launch from another thread puts it
+      // back.
+      std::erase_if(launched.instances, [&](const InstancePointer& instance) {
+        if (instance->context->context != idle_context || instance->captured) return false;
+        instance->launched = false;
+        return true;
+      });
+      launched.any = !launched.instances.empty();
+    }
+  }
+  const bool summary = final || SummaryDue();
+  for (const InstancePointer& instance : instances) {
+    const bool idle = depth == DrainDepth::kIdle && instance->context->context == idle_context &&
+                      !instance->captured;
+    DrainInstance(*instance, depth, idle, summary && depth != DrainDepth::kHostOnly);
+  }
+  if (summary) SendLaunchSummaries();
+}
+
+}  // namespace
+
+void DrainFaults(DrainDepth depth, CUcontext idle_context) noexcept {
+  if (!ChecksMemory()) return;
+  try {
+    Drain(depth, idle_context);
+  } catch (...) {
+    SendOnce(DiagnosticEvent{.severity = proto_enums::Severity::kError,
+                             .text = "no memory to report faults",
+                             .hint = "some findings may be missing"});
+  }
+}
+
+void NoteLaunch(const InstancePointer& instance, bool captured) {
+  instance->context->launches.fetch_add(1, std::memory_order_relaxed);
+  if (captured) instance->captured = true;
+  if (instance->launched.exchange(true)) return;
+  Launched& launched = TheLaunched();
+  std::lock_guard lock(launched.mutex);
+  launched.instances.push_back(instance);
+  launched.any.store(true, std::memory_order_release);
+}
+
+bool EndsContext(CUresult result) {
+  switch (result) {
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace ops_debug::interposer

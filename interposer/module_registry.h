@@ -1,0 +1,136 @@
+// Which code is loaded, and what each handle stands for: modules and libraries,
+// their kernels, the CUfunction and CUkernel handles that name them, and per
+// context the device data of an instrumented module.
+//
+// A library is context-independent: one handle, an instance of the code in each
+// context that uses it. Instances are set up at the first launch in a context,
+// because a library may be loaded before any context exists.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "interposer/context_state.h"
+#include "shadow/abi/device_abi.h"
+#include "shadow/passes/instrument.h"
+
+namespace ops_debug::interposer {
+
+struct LoadedModule;
+
+// One entry of a module.
+struct KernelRecord {
+  std::string name;                          // mangled
+  const shadow::KernelPlan* plan = nullptr;  // null: the module is not instrumented
+  std::string not_checked_reason;            // empty: launches run the twin
+  uint64_t module_id = 0;
+
+  // Launches since the last summary.
+  std::atomic<uint64_t> checked_launches{0};
+  std::mutex mutex;                                    // guards the map
+  std::map<std::string, uint64_t> unchecked_launches;  // by reason
+  std::atomic<bool> in_summary{false};                 // waits to be summed up (launch_record.h)
+};
+
+// The device data of an instrumented module in one context: FaultRecord[] and
+// Counters on the device, PublishedFault[] in pinned host memory.
+struct ModuleInstance {
+  ContextPointer context;
+  std::weak_ptr<const LoadedModule> module;
+  std::string failure;   // not empty: could not be set up, kernels run unchecked
+  uint64_t entries = 0;  // sites * kFaultClasses
+  CUdeviceptr records = 0;
+  CUdeviceptr counters = 0;
+  shadow::PublishedFault* published = nullptr;
+  std::atomic<bool> launched{false};  // is in the list of instances to drain
+  std::atomic<bool> captured{false};  // a graph holds launches of it: may run
+                                      // without our seeing a launch
+
+  struct Reported {
+    uint64_t sequence = 0;
+    uint64_t count = 0;
+  };
+  std::mutex drain_mutex;                           // guards the rest
+  std::unordered_map<uint64_t, Reported> reported;  // by entry
+  uint64_t reported_unknown = 0;
+};
+using InstancePointer = std::shared_ptr<ModuleInstance>;
+
+struct LoadedModule {
+  uint64_t id = 0;
+  CUmodule module = nullptr;  // one of these is set
+  CUlibrary library = nullptr;
+  bool instrumented = false;
+  std::string not_checked_reason;
+  shadow::InstrumentedModule code;  // without its text, unless the driver keeps a reference to it
+  std::mutex mutex;                 // guards the maps
+  std::map<std::string, std::unique_ptr<KernelRecord>, std::less<>> kernels;
+  std::unordered_map<CUcontext, InstancePointer> instances;
+
+  // The record of an entry, made if needed. Stays valid as long as the module.
+  KernelRecord* Kernel(std::string_view name);
+};
+using ModulePointer = std::shared_ptr<LoadedModule>;
+
+// What a CUfunction or CUkernel handle stands for.
+struct FunctionRecord {
+  ModulePointer module;
+  KernelRecord* kernel = nullptr;
+  CUcontext context = nullptr;  // of a CUfunction; null for a CUkernel, which is
+                                // launched in the current context
+  CUmodule owner = nullptr;     // CUfunction of a module
+  CUkernel source = nullptr;    // CUfunction made from this CUkernel
+  std::mutex mutex;             // guards twin
+  CUfunction handle = nullptr;
+  CUfunction twin = nullptr;  // CUfunction or CUkernel, as the original; fetched at first use
+};
+using FunctionPointer = std::shared_ptr<FunctionRecord>;
+
+uint64_t NextModuleId();
+
+// Modules and libraries by handle.
+void RegisterModule(CUmodule handle, CUcontext context, const ModulePointer& module);
+void RegisterLibrary(CUlibrary handle, const ModulePointer& module);
+ModulePointer FindModule(CUmodule handle);
+ModulePointer FindLibrary(CUlibrary handle);
+// Forget the handle and all functions that came through it.
+void ForgetModule(CUmodule handle);
+void ForgetLibrary(CUlibrary handle);
+// Forgets the modules of a dying context and the libraries' instances in it.
+void ForgetContextModules(CUcontext context);
+
+// Handles of kernels.
+void RegisterFunction(CUfunction handle, CUmodule owner, std::string_view name);
+void RegisterKernel(CUkernel handle, CUlibrary library, std::string_view name);
+void RegisterKernelFunction(CUfunction handle, CUkernel kernel);
+// Null if the handle came through no call that we saw.
+FunctionPointer FindFunction(CUfunction handle);
+// A record for such a handle, under a module of its own with id 0: its launches
+// are counted as not checked.
+FunctionPointer RegisterStranger(CUfunction handle);
+
+// The twin's handle, of the same sort as the original's; null if it has none.
+CUfunction TwinOf(FunctionRecord& function);
+// The original's handle, if `handle` is a twin that was launched; else null. Programs meet twins in
+// captured graphs.
+CUfunction OriginalOf(CUfunction handle);
+bool IsTwinName(const char* name);
+
+// The module's data in a context, set up at first use. Never null; see
+// `failure`.
+InstancePointer InstanceIn(const ModulePointer& module, const ContextPointer& context);
+
+std::vector<InstancePointer> AllInstances();
+
+// Frees an instance's memory; its context must be current.
+void FreeInstance(ModuleInstance& instance);
+
+}  // namespace ops_debug::interposer

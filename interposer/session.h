@@ -1,0 +1,37 @@
+// What the launcher asked of this process, and the way back to the analyzer.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "proto/ring.h"
+
+namespace ops_debug::interposer {
+
+// The environment of proto/session.h, read once.
+struct SessionOptions {
+  bool active = false;         // kEnvRing is set and the library is not to stay passive
+  std::string ring;            // name of the shared-memory segment
+  bool check_memory = false;   // kEnvChecks contains "memory" (default when unset)
+  bool null_rewrite = false;   // kEnvRewrite is "null"
+  bool trap_on_error = false;  // kEnvOnError is "trap"
+  uint64_t quarantine_bytes = 256ull << 20;
+  std::vector<std::string> kernel_patterns;  // globs; empty: all kernels
+  std::string dump_directory;                // where to write rewritten modules; empty: nowhere
+  bool emulated = false;                     // the target runs on the emulator
+};
+
+// Thread-safe; the reference stays valid until the process is gone.
+const SessionOptions& Options() noexcept;
+
+// True if events reach the analyzer from here: the ring is (or could be) opened. Never throws.
+bool SessionOpen() noexcept;
+
+// Sends one encoded proto::Event to the analyzer. False: no ring, or the ring stayed full and the
+// loss was counted. Never throws. Opens the ring at the first call.
+bool WriteEvent(std::span<const std::byte> event, proto::WhenFull when_full) noexcept;
+
+}  // namespace ops_debug::interposer

@@ -1,0 +1,108 @@
+// Lines of proto/analyzer_link.h over a pipe.
+#include "launcher/analyzer_process.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace ops_debug::launcher {
+namespace {
+
+Problem FromErrorLine(const std::string& line) {
+  const size_t text = line.find('\t') + 1;
+  const size_t hint = line.find('\t', text);
+  Problem problem{line.substr(text, hint - text), "", kExitToolFailure};
+  if (hint != std::string::npos) problem.hint = line.substr(hint + 1);
+  return problem;
+}
+
+Problem Silent() {
+  return {"the analyzer ended without a report", "its last words, if any, stand above",
+          kExitToolFailure};
+}
+
+}  // namespace
+
+std::variant<AnalyzerProcess, Problem> AnalyzerProcess::StartWith(
+    const Installation& installation, std::vector<std::string> arguments,
+    const ReportOptions& options) {
+  Pipe control = Pipe::Make();
+  Pipe result = Pipe::Make();
+  if (control.read.get() < 0 || result.read.get() < 0) {
+    return Problem{"cannot make a pipe", "are too many files open?", kExitToolFailure};
+  }
+  arguments.insert(arguments.begin(), "ops-debug-analyzer");
+  for (const auto& [flag, value] :
+       {std::pair<std::string, std::string>{"--format", options.format},
+        {"--control-fd", std::to_string(control.read.get())},
+        {"--result-fd", std::to_string(result.write.get())}}) {
+    arguments.push_back(flag);
+    arguments.push_back(value);
+  }
+  if (!options.output.empty()) arguments.push_back("--output=" + options.output);
+  auto started = Start({.path = installation.analyzer,
+                        .arguments = arguments,
+                        .environment = InheritedEnvironment(),
+                        .inherited_fds = {control.read.get(), result.write.get()},
+                        .without_stdin = true});
+  if (auto* problem = std::get_if<Problem>(&started)) {
+    problem->exit_code = kExitToolFailure;
+    problem->hint = "build it: scripts/build.sh";
+    return *problem;
+  }
+  AnalyzerProcess analyzer;
+  analyzer.process_id_ = std::get<pid_t>(started);
+  analyzer.control_ = std::move(control.write);
+  analyzer.result_ = std::move(result.read);
+  return analyzer;
+}
+
+std::variant<AnalyzerProcess, Problem> AnalyzerProcess::StartLive(const Installation& installation,
+                                                                  const RunOptions& options,
+                                                                  const std::string& ring_name,
+                                                                  bool expects_cuda) {
+  std::vector<std::string> arguments = {"--ring=" + ring_name};
+  if (!options.log.empty()) arguments.push_back("--log=" + options.log);
+  if (!expects_cuda) arguments.push_back("--no-cuda-remark=0");
+  auto started = StartWith(installation, arguments, options.report);
+  auto* analyzer = std::get_if<AnalyzerProcess>(&started);
+  if (analyzer == nullptr) return started;
+  while (true) {
+    const bool open = analyzer->ReadMore();
+    if (const auto line = analyzer->TakeLine()) {
+      if (*line == "ready") return started;
+      return FromErrorLine(*line);
+    }
+    if (!open) return Silent();
+  }
+}
+
+std::variant<AnalyzerProcess, Problem> AnalyzerProcess::StartOffline(
+    const Installation& installation, const ReportOptions& options, const std::string& log) {
+  return StartWith(installation, {"--read=" + log}, options);
+}
+
+bool AnalyzerProcess::ReadMore() {
+  char buffer[4096];
+  const ssize_t size = read(result_.get(), buffer, sizeof(buffer));
+  if (size > 0) received_.append(buffer, static_cast<size_t>(size));
+  return size > 0 || (size < 0 && errno == EINTR);
+}
+
+std::optional<std::string> AnalyzerProcess::TakeLine() {
+  const size_t end = received_.find('\n');
+  if (end == std::string::npos) return std::nullopt;
+  std::string line = received_.substr(0, end);
+  received_.erase(0, end + 1);
+  return line;
+}
+
+std::variant<proto::Verdict, Problem> AnalyzerProcess::Outcome() const {
+  const std::string line = received_.substr(0, received_.find('\n'));
+  proto::Verdict verdict;
+  if (proto::ParseVerdict(line, &verdict)) return verdict;
+  if (line.rfind("error\t", 0) == 0) return FromErrorLine(line);
+  return Silent();
+}
+
+}  // namespace ops_debug::launcher

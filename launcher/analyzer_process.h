@@ -1,0 +1,53 @@
+// The analyzer as the launcher sees it: a child that says "ready", later its verdict, and between the two may die.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "launcher/child_process.h"
+#include "launcher/diagnostics.h"
+#include "launcher/installation.h"
+#include "launcher/run_options.h"
+#include "proto/analyzer_link.h"
+
+namespace ops_debug::launcher {
+
+class AnalyzerProcess {
+ public:
+  // Starts it on a new ring and waits until the ring exists.
+  static std::variant<AnalyzerProcess, Problem> StartLive(const Installation& installation,
+                                                          const RunOptions& options,
+                                                          const std::string& ring_name,
+                                                          bool expects_cuda);
+  // Starts it on a log.
+  static std::variant<AnalyzerProcess, Problem> StartOffline(const Installation& installation,
+                                                             const ReportOptions& options,
+                                                             const std::string& log);
+
+  pid_t process_id() const { return process_id_; }
+  int result_fd() const { return result_.get(); }
+
+  // Tells it that the target has ended.
+  void EndOfTarget() { control_.Close(); }
+  // Reads what has arrived; false once the analyzer has closed its end.
+  bool ReadMore();
+  // Its last word, after ReadMore returned false.
+  std::variant<proto::Verdict, Problem> Outcome() const;
+
+ private:
+  static std::variant<AnalyzerProcess, Problem> StartWith(const Installation& installation,
+                                                          std::vector<std::string> arguments,
+                                                          const ReportOptions& options);
+  std::optional<std::string> TakeLine();
+
+  pid_t process_id_ = -1;
+  FileDescriptor control_;  // nothing is ever written; closing it is the message
+  FileDescriptor result_;
+  std::string received_;
+};
+
+}  // namespace ops_debug::launcher

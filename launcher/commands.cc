@@ -1,0 +1,147 @@
+// What can follow "ops-debug".
+#include "launcher/command.h"
+#include "launcher/run_options.h"
+#include "launcher/supervision.h"
+#include "launcher/target_program.h"
+
+#include <iostream>
+#include <sstream>
+
+namespace ops_debug::launcher {
+namespace {
+
+// Runs the command behind "--".
+int RunProgram(const Installation& installation, const FlagValues& values, const char* name) {
+  if (!values.operands.empty()) {
+    return Tell({"\"" + values.operands.front() + "\" stands before --",
+                 "put the program behind it: ops-debug " + std::string(name) + " -- " +
+                     values.operands.front()});
+  }
+  if (values.command.empty()) {
+    return Tell({"there is no program to run",
+                 "ops-debug " + std::string(name) + " -- ./program arguments"});
+  }
+  const auto options = ReadRunOptions(values);
+  if (const auto* problem = std::get_if<Problem>(&options)) return Tell(*problem);
+  const auto program = FindTarget(values.command.front());
+  if (const auto* problem = std::get_if<Problem>(&program)) return Tell(*problem);
+  const TargetProgram& target = std::get<TargetProgram>(program);
+  if (!target.warning.empty()) std::cerr << "ops-debug: warning: " << target.warning << '\n';
+  return RunUnderTool(installation, std::get<RunOptions>(options),
+                      {.path = target.path, .arguments = values.command});
+}
+
+// Runs one kernel file through ops-debug-runner.
+int RunKernelFile(const Installation& installation, const FlagValues& values) {
+  if (!values.operands.empty()) {
+    return Tell({"\"" + values.operands.front() + "\" belongs to no flag",
+                 "arguments of a program stand behind --"});
+  }
+  const auto options = ReadRunOptions(values);
+  if (const auto* problem = std::get_if<Problem>(&options)) return Tell(*problem);
+  Target target{.path = installation.runner, .arguments = {"ops-debug-runner"}, .expects_cuda = false};
+  for (const Flag& flag : kKernelFlags) {
+    for (const std::string& value : values.All(flag.name)) {
+      // One word, so that a value may begin with a dash.
+      target.arguments.push_back(std::string("--") + flag.name +
+                                 (flag.argument != nullptr ? '=' + value : ""));
+    }
+  }
+  if (values.has_separator) {
+    target.arguments.push_back("--");
+    target.arguments.insert(target.arguments.end(), values.command.begin(), values.command.end());
+  }
+  return RunUnderTool(installation, std::get<RunOptions>(options), target);
+}
+
+int Run(const Installation& installation, const FlagValues& values) {
+  return RunProgram(installation, values, "run");
+}
+
+int CheckMemory(const Installation& installation, const FlagValues& values) {
+  if (values.Has("kernel")) return RunKernelFile(installation, values);
+  for (const Flag& flag : kKernelFlags) {
+    // Boundaries are what memory checking is about, whatever runs.
+    if (values.Has(flag.name) && std::string(flag.name) != "check-boundary") {
+      return Tell({"--" + std::string(flag.name) + " needs --kernel FILE",
+                   "ops-debug check-memory --kernel kernel.cu --" + std::string(flag.name) + " ..."});
+    }
+  }
+  return RunProgram(installation, values, "check-memory");
+}
+
+int Report(const Installation& installation, const FlagValues& values) {
+  std::vector<std::string> files = values.operands;
+  files.insert(files.end(), values.command.begin(), values.command.end());
+  if (files.size() != 1) {
+    return Tell({files.empty() ? "there is no log to report" : "one log at a time, please",
+                 "ops-debug report FILE, where FILE was written with --log FILE"});
+  }
+  const auto options = ReadReportOptions(values);
+  if (const auto* problem = std::get_if<Problem>(&options)) return Tell(*problem);
+  return ReportLog(installation, std::get<ReportOptions>(options), files.front());
+}
+
+const Command kCommands[] = {
+    {"check-memory",
+     "find out-of-bounds, use-after-free and misaligned accesses",
+     "[FLAGS] -- PROGRAM [ARGUMENTS]\n"
+     "       ops-debug check-memory [FLAGS] --kernel FILE [KERNEL FLAGS] [-- ARGUMENTS]",
+     "ops-debug check-memory -- python3 train.py\n"
+     "ops-debug check-memory --kernel examples/matmul_kernel.cu --input-shape 1024x1024",
+     {{"Flags", &kRunFlags}, {"Kernel flags", &kKernelFlags}},
+     CheckMemory},
+    {"run",
+     "run a program under chosen checks",
+     "[FLAGS] -- PROGRAM [ARGUMENTS]",
+     "ops-debug run --check memory --log run.odlog -- ./my_program 1024",
+     {{"Flags", &kCheckFlags}, {"Common flags", &kRunFlags}},
+     Run},
+    {"report",
+     "print the report of a recorded log again",
+     "[FLAGS] FILE",
+     "ops-debug report run.odlog --format json --output report.json",
+     {{"Flags", &kReportFlags}},
+     Report},
+};
+
+constexpr char kExitCodes[] =
+    "Exit codes: the program's own when clean (128 + signal if one killed it); 86 with findings;\n"
+    "2 usage; 3 the tool failed; 4 launches were seen and none, or too few, could be checked.\n";
+
+std::string Indented(const std::string& lines) {
+  std::istringstream in(lines);
+  std::string text;
+  for (std::string line; std::getline(in, line);) text += "  " + line + '\n';
+  return text;
+}
+
+}  // namespace
+
+std::span<const Command> Commands() { return kCommands; }
+
+std::string DescribeCommand(const Command& command) {
+  std::string text = std::string("ops-debug ") + command.name + ": " + command.summary + "\n\nUsage: ops-debug " +
+                     command.name + ' ' + command.usage + "\n\n";
+  for (const FlagGroup& group : command.groups) {
+    text += DescribeFlags(group.title, *group.flags) + '\n';
+  }
+  return text + "Example:\n" + Indented(command.example) + '\n' + kExitCodes;
+}
+
+std::string DescribeProgram() {
+  std::string text =
+      "ops-debug: finds what is wrong in GPU kernels, on a GPU or without one\n\n"
+      "Usage: ops-debug COMMAND [FLAGS] ...\n\nCommands:\n";
+  for (const Command& command : kCommands) {
+    std::string name = std::string("  ") + command.name;
+    name.resize(17, ' ');
+    text += name + command.summary + '\n';
+  }
+  text += "\nOther flags:\n  --help         show this; ops-debug COMMAND --help tells more\n"
+          "  --version      show the version\n\nExample:\n" +
+          Indented(kCommands[0].example) + '\n' + kExitCodes;
+  return text;
+}
+
+}  // namespace ops_debug::launcher

@@ -1,0 +1,30 @@
+// The environment of the processes that the launcher starts.
+#pragma once
+
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "launcher/diagnostics.h"
+#include "launcher/installation.h"
+#include "launcher/run_options.h"
+
+namespace ops_debug::launcher {
+
+using Environment = std::map<std::string, std::string>;
+
+Environment InheritedEnvironment();
+
+// What the target gets: the inherited variables, the preload library in front of the user's own, the emulator's folder in
+// front of the library path, and the variables of proto/session.h. `device` is never kAuto.
+std::variant<Environment, Problem> TargetEnvironment(const Environment& inherited,
+                                                     const Installation& installation,
+                                                     const RunOptions& options,
+                                                     const DeviceChoice& device,
+                                                     const std::string& ring_name);
+
+// Device `index` of those that `visible` (CUDA_VISIBLE_DEVICES; empty: all) leaves.
+std::string VisibleDevice(const std::string& visible, uint32_t index);
+
+}  // namespace ops_debug::launcher

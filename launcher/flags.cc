@@ -1,0 +1,159 @@
+// The tables, and Boost.Program_options behind them.
+#include "launcher/flags.h"
+
+#include <algorithm>
+#include <boost/program_options.hpp>
+#include <sstream>
+
+namespace ops_debug::launcher {
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr Flag kRunTable[] = {
+    {"device", "auto|gpu[:N]|emulator", "where kernels run (auto: a GPU if there is one)"},
+    {"format", "text|json", "of the report (text)"},
+    {"output", "FILE", "write the report there instead of to stderr; - is stdout"},
+    {"log", "FILE", "record the events too; `ops-debug report FILE` prints the report again"},
+    {"error-exitcode", "N", "exit code when there are findings (86; 0: the program's own)"},
+    {"require-coverage", "PERCENT", "exit with 4 if fewer of the launches were checked"},
+    {"on-error", "skip|trap", "skip a bad access and go on, or stop the kernel there (skip)"},
+    {"quarantine-size", "SIZE", "freed device memory kept back to find uses of it (256M)"},
+    {"rewrite", "checks|null", nullptr},
+    {"help", nullptr, "show this"},
+};
+
+constexpr Flag kCheckTable[] = {
+    {"check", "memory|none", "what to check (memory)"},
+};
+
+constexpr Flag kKernelTable[] = {
+    {"kernel", "FILE", "a .cu or .ptx file with the kernel, or a program"},
+    {"entry", "NAME", "which kernel of the file, if it has several"},
+    {"input-shape", "AxB...", "shape of the inputs: once for all, or once per input", true},
+    {"arg", "NAME=VALUE", "value of one kernel parameter", true},
+    {"grid", "AxBxC", "blocks"},
+    {"block", "AxBxC", "threads in a block"},
+    {"block-size", "N", "the same as --block, for one dimension"},
+    {"shared-bytes", "N", "dynamic shared memory in bytes"},
+    {"seed", "N", "of the inputs' random contents (0)"},
+    {"save-outputs", "FOLDER", "keep the outputs there, as NAME.npy"},
+    {"debug-build", nullptr, "compile with -G and without inlining"},
+    {"nvcc-option", "OPTION", "passed on to nvcc: --nvcc-option=-Iinclude", true},
+    {"check-boundary", nullptr, "check array boundaries; part of memory checking, so always on"},
+};
+
+constexpr Flag kReportTable[] = {
+    {"format", "text|json", "of the report (text)"},
+    {"output", "FILE", "write the report there instead of to stdout"},
+    {"error-exitcode", "N", "exit code when there are findings (86; 0: succeed)"},
+    {"require-coverage", "PERCENT", "exit with 4 if fewer of the launches were checked"},
+    {"help", nullptr, "show this"},
+};
+
+std::vector<std::string> VisibleNames(const std::vector<std::span<const Flag>>& groups) {
+  std::vector<std::string> names;
+  for (const std::span<const Flag> group : groups) {
+    for (const Flag& flag : group) {
+      if (flag.help != nullptr) names.push_back(std::string("--") + flag.name);
+    }
+  }
+  return names;
+}
+
+}  // namespace
+
+const std::span<const Flag> kRunFlags = kRunTable;
+const std::span<const Flag> kCheckFlags = kCheckTable;
+const std::span<const Flag> kKernelFlags = kKernelTable;
+const std::span<const Flag> kReportFlags = kReportTable;
+
+std::string FlagValues::Get(const std::string& name, const std::string& fallback) const {
+  const auto found = values_.find(name);
+  return found == values_.end() ? fallback : found->second.back();
+}
+
+std::vector<std::string> FlagValues::All(const std::string& name) const {
+  const auto found = values_.find(name);
+  return found == values_.end() ? std::vector<std::string>{} : found->second;
+}
+
+std::variant<FlagValues, Problem> ParseFlags(const std::vector<std::string>& arguments,
+                                             const std::vector<std::span<const Flag>>& groups) {
+  FlagValues result;
+  const auto separator = std::find(arguments.begin(), arguments.end(), "--");
+  result.has_separator = separator != arguments.end();
+  if (result.has_separator) result.command.assign(separator + 1, arguments.end());
+
+  po::options_description options;
+  std::map<std::string, bool> is_switch;
+  for (const std::span<const Flag> group : groups) {
+    for (const Flag& flag : group) {
+      is_switch[flag.name] = flag.argument == nullptr;
+      if (flag.argument == nullptr) {
+        options.add_options()(flag.name, po::bool_switch());
+      } else if (flag.repeatable) {
+        options.add_options()(flag.name, po::value<std::vector<std::string>>());
+      } else {
+        options.add_options()(flag.name, po::value<std::string>());
+      }
+    }
+  }
+  po::positional_options_description positional;
+  positional.add("operands", -1);
+  po::options_description all;
+  all.add(options).add_options()("operands", po::value<std::vector<std::string>>());
+  // Abbreviated flags would change their meaning when a flag is added.
+  const int style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
+  try {
+    const std::vector<std::string> own(arguments.begin(), separator);
+    const auto parsed =
+        po::command_line_parser(own).options(all).positional(positional).style(style).run();
+    po::variables_map values;
+    po::store(parsed, values);
+    for (const po::option& option : parsed.options) {
+      if (option.string_key == "operands" || option.position_key >= 0) {
+        result.operands.insert(result.operands.end(), option.value.begin(), option.value.end());
+      } else if (is_switch[option.string_key]) {
+        result.Add(option.string_key, "");
+      } else {
+        for (const std::string& value : option.value) result.Add(option.string_key, value);
+      }
+    }
+  } catch (const po::unknown_option& error) {
+    const std::string name = error.get_option_name();
+    Problem problem{"unknown flag " + name, "--help lists the flags"};
+    if (const auto near = Nearest(name, VisibleNames(groups))) {
+      problem.hint = "did you mean " + *near + "?";
+    } else if (!result.has_separator) {
+      problem.hint = "flags of your program stand behind --";
+    }
+    return problem;
+  } catch (const po::multiple_occurrences& error) {
+    return Problem{error.get_option_name() + " is given twice", "give it once"};
+  } catch (const po::error& error) {
+    return Problem{error.what(), "--help shows how flags are used"};
+  }
+  return result;
+}
+
+std::string DescribeFlags(const std::string& title, std::span<const Flag> flags) {
+  constexpr size_t kColumn = 34;
+  std::ostringstream text;
+  text << title << ":\n";
+  for (const Flag& flag : flags) {
+    if (flag.help == nullptr) continue;
+    std::string left = std::string("  --") + flag.name;
+    if (flag.argument != nullptr) left += std::string(" ") + flag.argument;
+    if (left.size() + 2 > kColumn) {
+      text << left << '\n' << std::string(kColumn, ' ');
+    } else {
+      left.resize(kColumn, ' ');
+      text << left;
+    }
+    text << flag.help << (flag.repeatable ? " (repeatable)" : "") << '\n';
+  }
+  return text.str();
+}
+
+}  // namespace ops_debug::launcher

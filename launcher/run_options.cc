@@ -1,0 +1,131 @@
+// Checks each flag's value and says what it should have been.
+#include "launcher/run_options.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace ops_debug::launcher {
+namespace {
+
+template <class Number>
+bool ParseNumber(const std::string& text, Number* number) {
+  const char* end = text.data() + text.size();
+  const auto result = std::from_chars(text.data(), end, *number);
+  return !text.empty() && result.ec == std::errc() && result.ptr == end;
+}
+
+Problem BadValue(const std::string& flag, const std::string& value, const std::string& expected) {
+  return {"--" + flag + " " + (value.empty() ? "\"\"" : value) + ": expected " + expected, ""};
+}
+
+// Reads a flag that takes one of a few words.
+std::optional<Problem> ReadWord(const FlagValues& values, const std::string& flag,
+                                const std::vector<std::string>& words, std::string* value) {
+  *value = values.Get(flag, *value);
+  if (std::find(words.begin(), words.end(), *value) != words.end()) return std::nullopt;
+  std::string expected;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (i > 0) expected += i + 1 == words.size() ? " or " : ", ";
+    expected += words[i];
+  }
+  return BadValue(flag, *value, expected);
+}
+
+// "64M", "1G", "4096".
+bool ParseSize(const std::string& text, uint64_t* bytes) {
+  if (text.empty()) return false;
+  std::string digits = text;
+  uint32_t shift = 0;
+  switch (digits.back()) {
+    case 'K':
+    case 'k':
+      shift = 10;
+      break;
+    case 'M':
+    case 'm':
+      shift = 20;
+      break;
+    case 'G':
+    case 'g':
+      shift = 30;
+      break;
+    default:
+      break;
+  }
+  if (shift != 0) digits.pop_back();
+  if (!ParseNumber(digits, bytes) || *bytes > ~uint64_t{0} >> shift) return false;
+  *bytes <<= shift;
+  return true;
+}
+
+std::optional<Problem> ReadDevice(const FlagValues& values, DeviceChoice* device) {
+  const std::string text = values.Get("device", "auto");
+  if (text == "auto") return std::nullopt;
+  if (text == "emulator") {
+    device->kind = DeviceKind::kEmulator;
+    return std::nullopt;
+  }
+  device->kind = DeviceKind::kGpu;
+  if (text == "gpu") return std::nullopt;
+  uint32_t index = 0;
+  if (text.rfind("gpu:", 0) == 0 && ParseNumber(text.substr(4), &index)) {
+    device->index = index;
+    return std::nullopt;
+  }
+  return BadValue("device", text, "auto, gpu, gpu:N or emulator");
+}
+
+}  // namespace
+
+std::variant<ReportOptions, Problem> ReadReportOptions(const FlagValues& values) {
+  ReportOptions options;
+  if (auto problem = ReadWord(values, "format", {"text", "json"}, &options.format)) return *problem;
+  options.output = values.Get("output");
+  if (values.Has("output") && options.output.empty()) {
+    return BadValue("output", "", "a file name, or - for stdout");
+  }
+  if (values.Has("error-exitcode")) {
+    const std::string text = values.Get("error-exitcode");
+    if (!ParseNumber(text, &options.error_exit_code) || options.error_exit_code < 0 ||
+        options.error_exit_code > 255) {
+      return BadValue("error-exitcode", text, "a number from 0 to 255");
+    }
+  }
+  if (values.Has("require-coverage")) {
+    const std::string text = values.Get("require-coverage");
+    double percent = 0;
+    if (!ParseNumber(text, &percent) || !(percent >= 0 && percent <= 100)) {
+      return BadValue("require-coverage", text, "a percentage from 0 to 100");
+    }
+    options.required_coverage_percent = percent;
+  }
+  return options;
+}
+
+std::variant<RunOptions, Problem> ReadRunOptions(const FlagValues& values) {
+  RunOptions options;
+  auto report = ReadReportOptions(values);
+  if (auto* problem = std::get_if<Problem>(&report)) return *problem;
+  options.report = std::get<ReportOptions>(report);
+  if (auto problem = ReadDevice(values, &options.device)) return *problem;
+  if (auto problem = ReadWord(values, "check", {"memory", "none"}, &options.checks)) return *problem;
+  if (auto problem = ReadWord(values, "rewrite", {"checks", "null"}, &options.rewrite)) {
+    return *problem;
+  }
+  if (auto problem = ReadWord(values, "on-error", {"skip", "trap"}, &options.on_error)) {
+    return *problem;
+  }
+  options.log = values.Get("log");
+  if (values.Has("log") && options.log.empty()) return BadValue("log", "", "a file name");
+  if (values.Has("quarantine-size")) {
+    const std::string text = values.Get("quarantine-size");
+    uint64_t bytes = 0;
+    if (!ParseSize(text, &bytes)) {
+      return BadValue("quarantine-size", text, "a size in bytes, or with K, M or G behind it");
+    }
+    options.quarantine_bytes = bytes;
+  }
+  return options;
+}
+
+}  // namespace ops_debug::launcher

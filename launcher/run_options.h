@@ -1,0 +1,41 @@
+// The flags of a run, checked and typed.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "launcher/flags.h"
+
+namespace ops_debug::launcher {
+
+enum class DeviceKind { kAuto, kGpu, kEmulator };
+
+struct DeviceChoice {
+  DeviceKind kind = DeviceKind::kAuto;
+  std::optional<uint32_t> index;  // gpu:N
+};
+
+struct ReportOptions {
+  std::string format = "text";
+  std::string output;  // empty: stderr in a run, stdout of `report`
+  int error_exit_code = kDefaultExitFindings;  // 0: findings do not change the exit code
+  std::optional<double> required_coverage_percent;
+};
+
+struct RunOptions {
+  ReportOptions report;
+  DeviceChoice device;
+  std::string checks = "memory";
+  std::string rewrite = "checks";
+  std::string on_error = "skip";
+  std::string log;
+  std::optional<uint64_t> quarantine_bytes;
+};
+
+std::variant<ReportOptions, Problem> ReadReportOptions(const FlagValues& values);
+std::variant<RunOptions, Problem> ReadRunOptions(const FlagValues& values);
+
+}  // namespace ops_debug::launcher

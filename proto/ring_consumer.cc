@@ -1,0 +1,230 @@
+// The consumer's side of the ring; ring_layout.h tells how it works. Its own place in the ring is private: the shared
+// tail is only what it tells producers.
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <boost/interprocess/shared_memory_object.hpp>
+#include <chrono>
+#include <exception>
+#include <new>
+
+#include "proto/process_identity.h"
+#include "proto/ring.h"
+#include "proto/ring_segment.h"
+
+namespace ops_debug::proto {
+namespace {
+
+namespace bip = boost::interprocess;
+using Clock = std::chrono::steady_clock;
+
+// A healthy producer commits within microseconds; asking /proc sooner would only cost time.
+constexpr std::chrono::milliseconds kHolePatience{2};
+constexpr std::chrono::milliseconds kHoleCheckInterval{20};
+
+std::string Explain(const char* name, int error_number, size_t segment_bytes) {
+  std::string text = "cannot create shared memory \"" + std::string(name) + "\" (" +
+                     std::to_string(segment_bytes >> 20) + " MiB): " + strerror(error_number);
+  switch (error_number) {
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return text + "; this user needs write permission on /dev/shm (usually mode 1777)";
+    case ENOENT:
+    case ENOSYS:
+      return text + "; mount a tmpfs on /dev/shm";
+    case ENOSPC:
+    case ENOMEM:
+    case EFBIG:
+      return text + "; free or enlarge /dev/shm (in a container: docker run --shm-size=64m)";
+    case EEXIST:
+      return text + "; choose another name or remove the old segment from /dev/shm";
+    default:
+      return text;
+  }
+}
+
+int Reserve(int fd, size_t size_bytes) {
+  int fault = 0;
+  do {
+    fault = posix_fallocate(fd, 0, static_cast<off_t>(size_bytes));
+  } while (fault == EINTR);
+  return fault;
+}
+
+// A segment that was created but not finished goes away again.
+struct NewName {
+  const char* name;
+  bool keep = false;
+  ~NewName() {
+    if (!keep) bip::shared_memory_object::remove(name);
+  }
+};
+
+uint64_t RoundUpToPowerOfTwo(uint64_t value) {
+  uint64_t result = 1;
+  while (result < value) result *= 2;
+  return result;
+}
+
+}  // namespace
+
+struct RingConsumer::Impl {
+  std::string name;
+  RingSegment segment;
+  RingPlace place;  // of the next record to read
+  uint64_t lost_here = 0;
+  uint64_t corrupt = 0;
+  bool waits_for_hole = false;
+  Clock::time_point next_hole_check;
+
+  // Frees the record at `place` and moves on. The head may still stand at it if the owner died right after its claim.
+  void Release(uint32_t units) {
+    const RingPlace next = place.After(units);
+    uint64_t head = place.Pack();
+    segment.header->head.compare_exchange_strong(head, next.Pack(), std::memory_order_acq_rel);
+    const SlotWord free{.lap = SlotLap(place.record + segment.slot_count, segment.slot_count)};
+    segment.SlotOf(place.record).word.store(free.Pack(), std::memory_order_release);
+    place = next;
+    segment.header->tail.store(next.Pack(), std::memory_order_release);
+    waits_for_hole = false;
+  }
+
+  // Shared state contradicts itself: somebody wrote into the segment. Starts over at our own place; unread records are
+  // lost, and producers in the middle of a record fail their commit.
+  void Repair() {
+    ++corrupt;
+    const RingPlace head = RingPlace::Unpack(segment.header->head.load(std::memory_order_acquire));
+    const uint32_t unread = head.record - place.record;
+    if (unread <= segment.slot_count) lost_here += unread;
+    for (uint32_t i = 0; i < segment.slot_count; ++i) {
+      const SlotWord free{.lap = SlotLap(place.record + i, segment.slot_count)};
+      segment.SlotOf(place.record + i).word.store(free.Pack(), std::memory_order_release);
+    }
+    segment.header->head.store(place.Pack(), std::memory_order_release);
+    segment.header->tail.store(place.Pack(), std::memory_order_release);
+    waits_for_hole = false;
+  }
+
+  // Whether the claimed record at `place` will never be committed.
+  bool IsHole(const SlotWord& word) {
+    const Clock::time_point now = Clock::now();
+    if (!waits_for_hole) {
+      waits_for_hole = true;
+      next_hole_check = now + kHolePatience;
+      return false;
+    }
+    if (now < next_hole_check) return false;
+    next_hole_check = now + kHoleCheckInterval;
+    return !ProcessRuns(word.process_id, word.start_ticks, SlotWord::kStartMask);
+  }
+};
+
+RingConsumer::RingConsumer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+RingConsumer::~RingConsumer() {
+  impl_->segment.header->state.store(kRingClosed, std::memory_order_release);
+  bip::shared_memory_object::remove(impl_->name.c_str());
+}
+
+std::unique_ptr<RingConsumer> RingConsumer::Create(const char* name, size_t capacity_bytes,
+                                                   std::string* error) {
+  if (capacity_bytes > kRingMaxCapacityBytes) {
+    *error = "an event ring holds at most " + std::to_string(kRingMaxCapacityBytes) + " bytes";
+    return nullptr;
+  }
+  const uint64_t capacity =
+      RoundUpToPowerOfTwo(capacity_bytes < kRingMinCapacityBytes ? kRingMinCapacityBytes
+                                                                 : capacity_bytes);
+  const auto slots = static_cast<uint32_t>(capacity / kRingBytesPerSlot);
+  const size_t segment_bytes = RingSegmentBytes(capacity, slots);
+  try {
+    auto impl = std::make_unique<Impl>();
+    impl->name = name;
+    bip::shared_memory_object object(bip::create_only, name, bip::read_write,
+                                     bip::permissions(0600));
+    NewName new_name{name};
+    // ftruncate alone makes a sparse file: a full /dev/shm would then kill us with SIGBUS at the first touch.
+    const int fault = Reserve(object.get_mapping_handle().handle, segment_bytes);
+    if (fault != 0) {
+      *error = Explain(name, fault, segment_bytes);
+      return nullptr;
+    }
+    impl->segment.region = bip::mapped_region(object, bip::read_write);
+    new_name.keep = true;
+    RingSegment& segment = impl->segment;
+    segment.Place(capacity, slots);
+    new (segment.header) RingHeader{};
+    for (uint32_t i = 0; i < slots; ++i) new (&segment.slots[i]) RingSlot{};
+    RingHeader& header = *segment.header;
+    header.version = kRingVersion;
+    header.header_bytes = sizeof(RingHeader);
+    header.capacity_bytes = capacity;
+    header.slot_count = slots;
+    header.consumer_process_id = static_cast<uint32_t>(getpid());
+    header.consumer_start_ticks = ProcessStartTicks(header.consumer_process_id);
+    header.pid_namespace = PidNamespace();
+    header.state.store(kRingOpen, std::memory_order_relaxed);
+    header.magic.store(kRingMagic, std::memory_order_release);
+    return std::unique_ptr<RingConsumer>(new RingConsumer(std::move(impl)));
+  } catch (const bip::interprocess_exception& exception) {
+    *error = Explain(name, exception.get_native_error(), segment_bytes);
+    return nullptr;
+  } catch (const std::exception& exception) {
+    *error = exception.what();
+    return nullptr;
+  }
+}
+
+bool RingConsumer::Read(std::vector<std::byte>* message) {
+  Impl& impl = *impl_;
+  RingSegment& segment = impl.segment;
+  while (true) {
+    // The head first: if it is past a record, that record's slot was claimed before.
+    const uint64_t head = segment.header->head.load(std::memory_order_acquire);
+    RingSlot& slot = segment.SlotOf(impl.place.record);
+    const SlotWord word = SlotWord::Unpack(slot.word.load(std::memory_order_acquire));
+    const uint32_t lap = SlotLap(impl.place.record, segment.slot_count);
+    if (word.lap == lap && word.state == kSlotFree && head == impl.place.Pack()) return false;
+    if (word.lap != lap || word.state == kSlotFree || word.state > kSlotCommitted ||
+        word.units < 1 || word.units > segment.max_units()) {
+      impl.Repair();
+      return false;
+    }
+    if (word.state == kSlotClaimed) {
+      if (!impl.IsHole(word)) return false;
+      // The owner may have committed between our load and its death.
+      if (SlotWord::Unpack(slot.word.load(std::memory_order_acquire)).state == kSlotClaimed) {
+        ++impl.lost_here;
+        impl.Release(word.units);
+      }
+      continue;
+    }
+    const uint32_t size_bytes = slot.size_bytes;
+    const uint32_t checksum = slot.checksum;
+    if ((uint64_t{size_bytes} + kRingUnitBytes - 1) / kRingUnitBytes == word.units) {
+      message->resize(size_bytes);
+      segment.CopyOut(impl.place.unit, message->data(), size_bytes);
+      impl.Release(word.units);
+      if (RingChecksum(message->data(), size_bytes) == checksum) return true;
+    } else {
+      impl.Release(word.units);
+    }
+    ++impl.corrupt;
+  }
+}
+
+bool RingConsumer::HasUnread() const {
+  const RingSlot& slot = impl_->segment.SlotOf(impl_->place.record);
+  return SlotWord::Unpack(slot.word.load(std::memory_order_acquire)).state != kSlotFree;
+}
+
+uint64_t RingConsumer::lost_messages() const {
+  return impl_->segment.header->lost_messages.load(std::memory_order_relaxed) + impl_->lost_here;
+}
+
+uint64_t RingConsumer::corrupt_records() const { return impl_->corrupt; }
+
+}  // namespace ops_debug::proto

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# The long tests: sanitizer build, fuzzers, all files linted, the whole PTX corpus through ptxas.
+#
+#   scripts/nightly.sh [SECONDS_PER_FUZZER]   (default 300)
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+seconds=${1:-300}
+
+scripts/setup.sh --tests --fuzz
+scripts/build.sh --all
+
+echo "== every file through clang-tidy"
+python3 scripts/check_lint.py --all
+
+echo "== tests that the test command leaves out (OPS_DEBUG_NIGHTLY=1)"
+OPS_DEBUG_NIGHTLY=1 ctest --test-dir build --parallel 2 --timeout 3600 --output-on-failure --no-tests=error
+
+echo "== address and undefined-behaviour sanitizers"
+cmake --preset asan >build/asan.log
+cmake --build --preset asan >>build/asan.log || { tail -n 60 build/asan.log; exit 3; }
+# The preload library of an instrumented build would need the sanitizer's run-time in every target, so tests that
+# preload it stay with the release build.
+ctest --test-dir build-asan --parallel 2 --timeout 3600 --output-on-failure --no-tests=error \
+  --label-exclude 'preload|sources'
+
+echo "== fuzzers, $seconds s each"
+cmake --preset fuzz >build/fuzz.log
+# Only the fuzzers and what they link: the preset instruments every library.
+mapfile -t fuzzers < <(ninja -C build-fuzz -t targets all | sed -n 's/^\(fuzz_[a-z0-9_]*\): .*/\1/p' | sort -u)
+((${#fuzzers[@]})) || { echo "nightly.sh: no target fuzz_* in build-fuzz" >&2; exit 3; }
+cmake --build --preset fuzz --target "${fuzzers[@]}" >>build/fuzz.log || { tail -n 60 build/fuzz.log; exit 3; }
+for fuzzer in "${fuzzers[@]}"; do
+  corpus=build-fuzz/corpus/$fuzzer
+  mkdir -p "$corpus"
+  echo "-- $fuzzer"
+  "build-fuzz/$fuzzer" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=4096 -artifact_prefix="$corpus-" "$corpus"
+done

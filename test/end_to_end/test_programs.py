@@ -1,0 +1,87 @@
+"""Every way in which a program can reach the driver runs unchanged under the tool, and its faults are found."""
+import subprocess
+
+import conftest
+import pytest
+
+PROGRAMS = conftest.BUILD / "test/programs"
+SOURCES = conftest.ROOT / "test/end_to_end/programs"
+
+
+@pytest.fixture(params=["end_to_end_driver_dlopen", "end_to_end_driver_linked"])
+def driver_program(request):
+    return PROGRAMS / request.param
+
+
+def test_driver_api_program_runs_unchanged_and_silent(tool, driver_program):
+    run = tool("run", "--check", "memory", "--", driver_program)
+    assert run.stdout == "sum 499500\n"
+    assert run.report["findings"] == []
+    assert run.code == 0
+
+
+def test_driver_api_program_has_both_launch_forms_checked(tool, driver_program):
+    run = tool("run", "--check", "memory", "--", driver_program, "overflow")
+    assert run.stdout == "sum 499500\n"  # the bad store is skipped, the others are made
+    assert [(f["kind"], f["count"]) for f in run.report["findings"]] == [("oob-global", 2)]
+    assert run.code == 86
+
+
+def test_fault_without_line_info_names_the_ptx_line_and_advises_lineinfo(tool, driver_program):
+    finding = tool("run", "--check", "memory", "--", driver_program, "overflow").report["findings"][0]
+    assert "line" not in finding
+    assert finding["ptx_line"] == 21
+    assert "-lineinfo" in finding["advice"]
+
+
+@pytest.fixture(scope="module")
+def runtime_program(built):
+    return built(SOURCES / "runtime_api.cu", "-cudart", "shared")
+
+
+def test_shared_cudart_program_runs_unchanged_and_silent(tool, runtime_program):
+    run = tool("run", "--check", "memory", "--", runtime_program)
+    assert run.stdout == "sum 1998.0 no error\n"
+    assert run.report["findings"] == []
+    assert run.code == 0
+
+
+def test_fault_in_a_function_that_is_not_inlined_names_kernel_and_function(tool, runtime_program):
+    run = tool("run", "--check", "memory", "--", runtime_program, "overflow")
+    assert run.code == 86
+    assert len(run.report["findings"]) == 1
+    finding = run.report["findings"][0]
+    assert finding["kind"] == "oob-global"
+    assert finding["kernel"].startswith("differences(")
+    assert finding["function"].startswith("element(")
+
+
+def test_static_cudart_is_refused_on_the_emulator_with_the_flag_to_use(tool, built):
+    run = tool("run", "--check", "memory", "--", built(SOURCES / "runtime_api.cu", "-cudart", "static"))
+    assert "-cudart shared" in run.stderr
+
+
+def test_program_with_its_own_protobuf_and_abseil_runs_unchanged(tool):
+    program = PROGRAMS / "end_to_end_own_protobuf"
+    run = tool("run", "--check", "memory", "--", program)
+    assert run.stdout == "protobuf 42\ndriver 0 1\n"
+    assert run.code == 0
+
+
+def test_exit_code_of_the_program_is_kept(tool):
+    assert tool("run", "--check", "memory", "--", "sh", "-c", "exit 7").code == 7
+
+
+def test_report_of_the_log_equals_the_live_report(tool, runtime_program, tmp_path):
+    log = tmp_path / "run.odlog"
+    live = tool("run", "--check", "memory", "--log", log, "--", runtime_program, "overflow")
+    offline = tool("report", log)
+    assert offline.report == live.report
+
+
+def test_preload_library_exports_only_driver_names_and_the_lookups(tool):
+    library = conftest.BUILD / "lib/libops_debug_interposer.so"
+    lines = subprocess.run(["nm", "-D", "--defined-only", str(library)], check=True, capture_output=True, text=True)
+    names = [line.split()[-1].split("@")[0] for line in lines.stdout.splitlines()]
+    assert "cuLaunchKernel" in names and "dlsym" in names
+    assert [name for name in names if not (name.startswith("cu") or name in ("dlsym", "dlvsym"))] == []

@@ -1,0 +1,100 @@
+// Sends the events that its arguments name, in order, through the ring that the launcher announced:
+//
+//   start  end  launches:N:CHECKED  fault  error:TEXT  many:N  print:TEXT  env:NAME  ready  wait  exit:N  signal:N
+//
+// "ready" prints a line and flushes it; "wait" sleeps until a signal comes; on SIGTERM it exits with 9.
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "proto/events.pb.h"
+#include "proto/ring.h"
+#include "proto/session.h"
+
+namespace {
+
+namespace proto = ops_debug::proto;
+
+std::vector<std::string> Split(const std::string& text) {
+  std::vector<std::string> parts;
+  std::istringstream in(text);
+  for (std::string part; std::getline(in, part, ':');) parts.push_back(part);
+  return parts;
+}
+
+class FakeTarget {
+ public:
+  explicit FakeTarget(proto::RingProducer* ring) : ring_(ring) {}
+
+  void Do(const std::string& word) {
+    std::vector<std::string> parts = Split(word);
+    parts.resize(3);
+    proto::Event event;
+    if (parts[0] == "start") {
+      event.mutable_process_start()->set_executable("/bin/fake_target");
+      event.mutable_process_start()->set_device_name("fake device");
+    } else if (parts[0] == "end") {
+      event.mutable_process_end()->set_orderly(true);
+    } else if (parts[0] == "launches") {
+      event.mutable_launch_summary()->set_kernel("_Z1kPf");
+      event.mutable_launch_summary()->set_launches(std::stoull(parts[1]));
+      event.mutable_launch_summary()->set_checked_launches(std::stoull(parts[2]));
+    } else if (parts[0] == "fault") {
+      proto::Fault* fault = event.mutable_fault();
+      fault->set_fault_class(proto::FAULT_CLASS_WILD_ADDRESS);
+      fault->mutable_launch()->set_kernel("_Z1kPf");
+      fault->mutable_launch()->set_launch_id(1);
+      fault->set_count(3);
+    } else if (parts[0] == "error") {
+      event.mutable_diagnostic()->set_severity(proto::Diagnostic::SEVERITY_ERROR);
+      event.mutable_diagnostic()->set_text(parts[1]);
+    } else if (parts[0] == "many") {
+      for (long i = std::stol(parts[1]); i > 0; --i) Do("launches:1:1");
+      return;
+    } else {
+      DoWithoutEvent(parts);
+      return;
+    }
+    event.set_process_id(static_cast<uint32_t>(getpid()));
+    const std::string bytes = event.SerializeAsString();
+    if (ring_ != nullptr) {
+      ring_->Write(std::as_bytes(std::span(bytes.data(), bytes.size())), proto::WhenFull::kWait);
+    }
+  }
+
+ private:
+  static void DoWithoutEvent(const std::vector<std::string>& parts) {
+    if (parts[0] == "print") std::puts(parts[1].c_str());
+    if (parts[0] == "ready") std::puts("ready");
+    if (parts[0] == "env") {
+      const char* value = std::getenv(parts[1].c_str());
+      std::printf("%s=%s\n", parts[1].c_str(), value != nullptr ? value : "(unset)");
+    }
+    std::fflush(stdout);
+    if (parts[0] == "wait") {
+      signal(SIGTERM, [](int) { _exit(9); });
+      while (true) pause();
+    }
+    if (parts[0] == "exit") _exit(std::stoi(parts[1]));
+    if (parts[0] == "signal") raise(std::stoi(parts[1]));
+  }
+
+  proto::RingProducer* ring_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::string error;
+  std::unique_ptr<proto::RingProducer> ring;
+  if (const char* name = std::getenv(proto::kEnvRing)) ring = proto::RingProducer::Open(name, &error);
+  if (!error.empty()) std::fprintf(stderr, "fake_target: %s\n", error.c_str());
+  FakeTarget target(ring.get());
+  for (int i = 1; i < argc; ++i) target.Do(argv[i]);
+  return 0;
+}

@@ -1,0 +1,171 @@
+// The launcher's parts that need no process: flags, values, suggestions, exit codes, environment.
+#include <catch2/catch.hpp>
+
+#include "launcher/diagnostics.h"
+#include "launcher/environment.h"
+#include "launcher/exit_code.h"
+#include "launcher/flags.h"
+#include "launcher/run_options.h"
+
+namespace ops_debug::launcher {
+namespace {
+
+using Words = std::vector<std::string>;
+
+std::variant<FlagValues, Problem> ParseRun(const Words& words) {
+  return ParseFlags(words, {kRunFlags, kCheckFlags, kKernelFlags});
+}
+
+FlagValues Values(const Words& words) {
+  auto values = ParseRun(words);
+  REQUIRE(std::holds_alternative<FlagValues>(values));
+  return std::get<FlagValues>(values);
+}
+
+Problem ProblemOf(const Words& words) {
+  auto values = ParseRun(words);
+  if (auto* problem = std::get_if<Problem>(&values)) return *problem;
+  auto options = ReadRunOptions(std::get<FlagValues>(values));
+  REQUIRE(std::holds_alternative<Problem>(options));
+  return std::get<Problem>(options);
+}
+
+RunOptions Options(const Words& words) {
+  auto options = ReadRunOptions(Values(words));
+  REQUIRE(std::holds_alternative<RunOptions>(options));
+  return std::get<RunOptions>(options);
+}
+
+TEST_CASE("flags are read up to the separator, the rest is the program's") {
+  const FlagValues values = Values({"--log", "a.odlog", "--format=json", "--", "prog", "--log", "b", "--"});
+  REQUIRE(values.Get("log") == "a.odlog");
+  REQUIRE(values.Get("format") == "json");
+  REQUIRE(values.has_separator);
+  REQUIRE(values.command == Words{"prog", "--log", "b", "--"});
+}
+
+TEST_CASE("repeatable flags keep every value, in order, whatever it looks like") {
+  const FlagValues values = Values({"--arg", "n=4", "--arg=k=-1", "--input-shape", "8x8", "--debug-build"});
+  REQUIRE(values.All("arg") == Words{"n=4", "k=-1"});
+  REQUIRE(values.All("input-shape") == Words{"8x8"});
+  REQUIRE(values.Has("debug-build"));
+  REQUIRE_FALSE(values.Has("check-boundary"));
+}
+
+TEST_CASE("a misspelt flag gets the nearest one suggested") {
+  const Problem problem = ProblemOf({"--ouput", "x"});
+  REQUIRE(problem.text == "unknown flag --ouput");
+  REQUIRE(problem.hint == "did you mean --output?");
+}
+
+TEST_CASE("flags are never guessed from their beginnings") {
+  REQUIRE(ProblemOf({"--form", "json"}).text == "unknown flag --form");
+}
+
+TEST_CASE("a flag that is given twice or without its value is refused") {
+  REQUIRE(ProblemOf({"--log", "a", "--log", "b"}).exit_code == kExitUsage);
+  REQUIRE(ProblemOf({"--log"}).exit_code == kExitUsage);
+}
+
+TEST_CASE("bad values are refused with what was expected") {
+  const auto [words, text] = GENERATE(table<Words, std::string>({
+      {{"--device", "tpu"}, "--device tpu: expected auto, gpu, gpu:N or emulator"},
+      {{"--device", "gpu:x"}, "--device gpu:x: expected auto, gpu, gpu:N or emulator"},
+      {{"--device", "gpu:"}, "--device gpu:: expected auto, gpu, gpu:N or emulator"},
+      {{"--format", "xml"}, "--format xml: expected text or json"},
+      {{"--check", "races"}, "--check races: expected memory or none"},
+      {{"--on-error", "stop"}, "--on-error stop: expected skip or trap"},
+      {{"--rewrite", "all"}, "--rewrite all: expected checks or null"},
+      {{"--error-exitcode", "256"}, "--error-exitcode 256: expected a number from 0 to 255"},
+      {{"--error-exitcode", "7x"}, "--error-exitcode 7x: expected a number from 0 to 255"},
+      {{"--require-coverage", "101"}, "--require-coverage 101: expected a percentage from 0 to 100"},
+      {{"--require-coverage", "nan"}, "--require-coverage nan: expected a percentage from 0 to 100"},
+      {{"--quarantine-size", "1T"},
+       "--quarantine-size 1T: expected a size in bytes, or with K, M or G behind it"},
+      {{"--quarantine-size", "99999999999999999999"},
+       "--quarantine-size 99999999999999999999: expected a size in bytes, or with K, M or G behind it"},
+      {{"--quarantine-size", "18446744073709551615G"},
+       "--quarantine-size 18446744073709551615G: expected a size in bytes, or with K, M or G behind it"},
+  }));
+  REQUIRE(ProblemOf(words).text == text);
+}
+
+TEST_CASE("values are typed") {
+  const RunOptions options = Options({"--device=gpu:2", "--quarantine-size=64M", "--require-coverage=99.5",
+                                      "--error-exitcode=0", "--rewrite=null", "--on-error=trap"});
+  REQUIRE(options.device.kind == DeviceKind::kGpu);
+  REQUIRE(options.device.index == 2u);
+  REQUIRE(options.quarantine_bytes == 64ull << 20);
+  REQUIRE(options.report.required_coverage_percent == 99.5);
+  REQUIRE(options.report.error_exit_code == 0);
+  REQUIRE(options.rewrite == "null");
+  REQUIRE(options.on_error == "trap");
+}
+
+TEST_CASE("suggestions are near misses only") {
+  const Words commands = {"check-memory", "run", "report"};
+  REQUIRE(Nearest("reprot", commands) == "report");
+  REQUIRE(Nearest("memory", commands) == "check-memory");
+  REQUIRE(Nearest("check-memroy", commands) == "check-memory");
+  REQUIRE_FALSE(Nearest("xyzzy", commands).has_value());
+  REQUIRE_FALSE(Nearest("", commands).has_value());
+}
+
+TEST_CASE("the heaviest reason decides the exit code") {
+  const auto [program, verdict, expected] = GENERATE(table<int, proto::Verdict, int>({
+      {0, {}, 0},
+      {7, {.launches = 2, .checked_launches = 2}, 7},
+      {139, {}, 139},
+      {0, {.findings = 1, .launches = 1, .checked_launches = 1}, 86},
+      {7, {.findings = 1, .launches = 1, .checked_launches = 1, .tool_errors = 1}, 86},
+      {0, {.launches = 1, .checked_launches = 1, .tool_errors = 1}, 3},
+      {7, {.launches = 5}, 4},
+      {0, {.launches = 5, .checked_launches = 1}, 0},
+  }));
+  REQUIRE(DecideExitCode(program, verdict, {}, true).code == expected);
+}
+
+TEST_CASE("--error-exitcode chooses the code, and 0 lets the program's stand") {
+  const proto::Verdict verdict{.findings = 1, .launches = 1, .checked_launches = 1};
+  ReportOptions options;
+  options.error_exit_code = 99;
+  REQUIRE(DecideExitCode(5, verdict, options, true).code == 99);
+  options.error_exit_code = 0;
+  REQUIRE(DecideExitCode(5, verdict, options, true).code == 5);
+}
+
+TEST_CASE("--require-coverage fails a run of which less was checked, or that launched nothing") {
+  ReportOptions options;
+  options.required_coverage_percent = 75;
+  REQUIRE(DecideExitCode(0, {.launches = 4, .checked_launches = 3}, options, true).code == 0);
+  const ExitDecision low = DecideExitCode(0, {.launches = 4, .checked_launches = 2}, options, true);
+  REQUIRE(low.code == 4);
+  REQUIRE(low.problem->text == "only 50% of the launches were checked, 75% are required");
+  REQUIRE(DecideExitCode(0, {}, options, true).code == 4);
+}
+
+TEST_CASE("a run that was asked not to check is not blamed for it") {
+  REQUIRE(DecideExitCode(0, {.launches = 5}, {}, false).code == 0);
+}
+
+TEST_CASE("gpu:N counts among the devices that the user left visible") {
+  REQUIRE(VisibleDevice("", 1) == "1");
+  REQUIRE(VisibleDevice("4,6", 1) == "6");
+  REQUIRE(VisibleDevice("GPU-aa,GPU-bb", 0) == "GPU-aa");
+}
+
+TEST_CASE("verdicts travel as text, and anything else is refused") {
+  const proto::Verdict verdict{1, 2, 3, 4, 5, 6};
+  std::string line = proto::FormatVerdict(verdict);
+  line.pop_back();
+  proto::Verdict read;
+  REQUIRE(proto::ParseVerdict(line, &read));
+  REQUIRE(read.findings == 1);
+  REQUIRE(read.processes == 6);
+  REQUIRE_FALSE(proto::ParseVerdict("verdict\t1\t2", &read));
+  REQUIRE_FALSE(proto::ParseVerdict(line + "x", &read));
+  REQUIRE_FALSE(proto::ParseVerdict("", &read));
+}
+
+}  // namespace
+}  // namespace ops_debug::launcher
