@@ -1,10 +1,10 @@
 // ops-debug-analyzer: started by ops-debug, not by people.
 //
-//   live      --ring NAME --control-fd N --result-fd N [--log FILE]   reads until the control pipe closes
-//   offline   --read FILE --result-fd N
-//   both      --format text|json [--output FILE|-]
+//   live      --ring NAME --control-fd N --result-fd N [--log FILE]   reads until the control pipe
+//   closes offline   --read FILE --result-fd N both      --format text|json [--output FILE|-]
 //
-// It outlives the target however that ends, and the launcher: every end it waits for is a pipe that the kernel closes.
+// It outlives the target however that ends, and the launcher: every end it waits for is a pipe that
+// the kernel closes.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -97,7 +97,8 @@ bool WantsColour(int fd) {
          std::strcmp(terminal, "dumb") != 0;
 }
 
-// Where the report goes: --output, else stderr in a live run and stdout offline. -1 and errno on failure.
+// Where the report goes: --output, else stderr in a live run and stdout offline. -1 and errno on
+// failure.
 int OpenOutput(const Options& options) {
   if (options.output == "-") return STDOUT_FILENO;
   if (options.output.empty()) return options.read.empty() ? STDERR_FILENO : STDOUT_FILENO;
@@ -155,7 +156,8 @@ int Run(const Options& options) {
 int main(int argc, char** argv) {
   // Ctrl-C and `timeout` hit the whole process group; the report is wanted just then.
   for (const int number : {SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGPIPE}) signal(number, SIG_IGN);
-  // libdw would ask the servers named here for debug files: a report must not depend on the network.
+  // libdw would ask the servers named here for debug files: a report must not depend on the
+  // network.
   unsetenv("DEBUGINFOD_URLS");
   ops_debug::analysis::Options options;
   if (!ops_debug::analysis::Parse(argc, argv, &options)) return 2;

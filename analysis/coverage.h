@@ -1,5 +1,5 @@
-// What ran, and how much of it was checked. Silence about a kernel is only worth something if the kernel was checked, so
-// every launch is accounted for: by kernel, checked or not, and why not.
+// What ran, and how much of it was checked. Silence about a kernel is only worth something if the
+// kernel was checked, so every launch is accounted for: by kernel, checked or not, and why not.
 #pragma once
 
 #include <cstdint>

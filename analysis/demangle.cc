@@ -1,5 +1,5 @@
-// Itanium demangling through the run-time library, and just enough reading of its output. Brackets nest, so one counter
-// finds the last parameter list and the commas at its top level.
+// Itanium demangling through the run-time library, and just enough reading of its output. Brackets
+// nest, so one counter finds the last parameter list and the commas at its top level.
 #include "analysis/demangle.h"
 
 #include <cxxabi.h>

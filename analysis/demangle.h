@@ -14,7 +14,8 @@ std::string Demangle(const std::string& name);
 // "void f<int (*)(int)>(int*, Pair<int, 2>)" -> {"int*", "Pair<int, 2>"}.
 std::vector<std::string> ParameterTypes(std::string_view signature);
 
-// The name without return type, template arguments and parameters: "void ns::f<int>(int*)" -> "ns::f".
+// The name without return type, template arguments and parameters: "void ns::f<int>(int*)" ->
+// "ns::f".
 std::string BareName(std::string_view signature);
 
 }  // namespace ops_debug::analysis

@@ -1,5 +1,5 @@
-// Events in, report out: the one path that a live run and `ops-debug report FILE` share. Everything a report says must
-// come through Add, so that both print the same bytes.
+// Events in, report out: the one path that a live run and `ops-debug report FILE` share. Everything
+// a report says must come through Add, so that both print the same bytes.
 #pragma once
 
 #include <cstddef>

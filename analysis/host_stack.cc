@@ -1,6 +1,6 @@
-// Symbolisation by elfutils' libdwfl. Each module is opened once, alone, at address 0, so that module offsets are file
-// addresses. A module that cannot be read (gone, other machine, stripped) degrades frame by frame: exported symbol that
-// the target sent, then module and offset.
+// Symbolisation by elfutils' libdwfl. Each module is opened once, alone, at address 0, so that
+// module offsets are file addresses. A module that cannot be read (gone, other machine, stripped)
+// degrades frame by frame: exported symbol that the target sent, then module and offset.
 #include "analysis/host_stack.h"
 
 #include <elf.h>
@@ -32,8 +32,8 @@ bool IsToolModule(std::string_view path) {
   return false;
 }
 
-// Functions that stand between the program's call and the driver: the run-time library when it is linked statically,
-// the launch stubs that nvcc makes, the templates of cuda_runtime.h.
+// Functions that stand between the program's call and the driver: the run-time library when it is
+// linked statically, the launch stubs that nvcc makes, the templates of cuda_runtime.h.
 bool IsToolFunction(const HostFrame& frame, const std::string& kernel) {
   const std::string name = BareName(frame.function);
   if (name.empty()) return false;
@@ -49,9 +49,9 @@ bool IsToolFunction(const HostFrame& frame, const std::string& kernel) {
 
 // Start code of the C library, and of threads.
 bool IsStartFunction(const HostFrame& frame) {
-  for (const std::string_view name : {"_start", "__libc_start_main", "__libc_start_call_main",
-                                      "__libc_start_main_impl", "start_thread", "clone", "__clone",
-                                      "clone3", "__clone3"}) {
+  for (const std::string_view name :
+       {"_start", "__libc_start_main", "__libc_start_call_main", "__libc_start_main_impl",
+        "start_thread", "clone", "__clone", "clone3", "__clone3"}) {
     if (frame.function == name) return true;
   }
   return false;
@@ -92,7 +92,8 @@ class HostSymbolizer::Modules {
 
  private:
   static Module Open(const std::string& path) {
-    static char* debuginfo_path = nullptr;  // libdwfl's default: beside the file, .debug, /usr/lib/debug
+    static char* debuginfo_path =
+        nullptr;  // libdwfl's default: beside the file, .debug, /usr/lib/debug
     static const Dwfl_Callbacks kCallbacks = {
         .find_elf = dwfl_build_id_find_elf,
         .find_debuginfo = dwfl_standard_find_debuginfo,
@@ -113,8 +114,8 @@ class HostSymbolizer::Modules {
       module.module = nullptr;
       return module;
     }
-    // Offsets count from the load address. A position-independent file has its first byte at address 0, an executable
-    // with fixed addresses has it at its first segment.
+    // Offsets count from the load address. A position-independent file has its first byte at
+    // address 0, an executable with fixed addresses has it at its first segment.
     if (header.e_type == ET_EXEC) {
       size_t segments = 0;
       elf_getphdrnum(elf, &segments);

@@ -1,4 +1,5 @@
-// Names for host return addresses, out of process: the target sends module paths and offsets, the files are read here.
+// Names for host return addresses, out of process: the target sends module paths and offsets, the
+// files are read here.
 #pragma once
 
 #include <memory>
@@ -14,8 +15,9 @@ class HostSymbolizer {
   HostSymbolizer();
   ~HostSymbolizer();
 
-  // Frames innermost first, without the frames of the CUDA libraries, of ours and of the start code (unless nothing
-  // else is left). `kernel` is the demangled kernel of a launch stack: its host stub is left out, too.
+  // Frames innermost first, without the frames of the CUDA libraries, of ours and of the start code
+  // (unless nothing else is left). `kernel` is the demangled kernel of a launch stack: its host
+  // stub is left out, too.
   std::vector<HostFrame> Resolve(const proto::StackTrace& stack, const std::string& kernel = "");
 
  private:

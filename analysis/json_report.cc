@@ -1,4 +1,5 @@
-// Field by field (json_report.h). Keys keep the order in which they are written, so reports can be read and compared.
+// Field by field (json_report.h). Keys keep the order in which they are written, so reports can be
+// read and compared.
 #include "analysis/json_report.h"
 
 #include <cinttypes>
@@ -219,7 +220,8 @@ std::string WriteJson(const Report& report) {
     Put(object, "hint", remark.hint);
     document["remarks"].push_back(std::move(object));
   }
-  // Names come from other people's files: bytes that are no UTF-8 become U+FFFD instead of an exception.
+  // Names come from other people's files: bytes that are no UTF-8 become U+FFFD instead of an
+  // exception.
   return document.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 

@@ -1,5 +1,6 @@
-// The report as JSON, schema 1 (design.md, "Findings: one vocabulary"). Fields that do not apply are absent. Addresses
-// are strings ("0x7f..."), because JSON readers lose the low bits of 64-bit numbers.
+// The report as JSON, schema 1 (design.md, "Findings: one vocabulary"). Fields that do not apply
+// are absent. Addresses are strings ("0x7f..."), because JSON readers lose the low bits of 64-bit
+// numbers.
 #pragma once
 
 #include <string>

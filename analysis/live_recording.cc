@@ -1,5 +1,5 @@
-// The loop of a live run. It polls: producers make no system call to wake anybody, and a nap of at most 10 ms is nothing
-// beside the ring's room.
+// The loop of a live run. It polls: producers make no system call to wake anybody, and a nap of at
+// most 10 ms is nothing beside the ring's room.
 #include "analysis/live_recording.h"
 
 #include <poll.h>
@@ -16,7 +16,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kLongestNap_ms = 10;
-// For records that somebody has claimed but not committed when the target is gone: descendants that still run.
+// For records that somebody has claimed but not committed when the target is gone: descendants that
+// still run.
 constexpr std::chrono::seconds kFarewell{2};
 
 class Recorder {
@@ -99,9 +100,9 @@ void RecordLive(proto::RingConsumer& ring, proto::LogWriter* log, const LiveOpti
   if (ring.corrupt_records() > 0) {
     proto::Event event;
     event.mutable_diagnostic()->set_severity(proto::Diagnostic::SEVERITY_WARNING);
-    event.mutable_diagnostic()->set_text("the event ring was damaged: " +
-                                         std::to_string(ring.corrupt_records()) +
-                                         " records were not readable");
+    event.mutable_diagnostic()->set_text(
+        "the event ring was damaged: " + std::to_string(ring.corrupt_records()) +
+        " records were not readable");
     event.mutable_diagnostic()->set_hint(
         "the program may have written through a wild host pointer; try it under AddressSanitizer");
     recorder.Take(event);
@@ -111,7 +112,8 @@ void RecordLive(proto::RingConsumer& ring, proto::LogWriter* log, const LiveOpti
     event.mutable_diagnostic()->set_severity(proto::Diagnostic::SEVERITY_NOTE);
     event.mutable_diagnostic()->set_text("no CUDA driver call was seen");
     event.mutable_diagnostic()->set_hint(
-        "nothing to check if the program does not use the GPU; else it may be linked statically, set-uid, or reach the "
+        "nothing to check if the program does not use the GPU; else it may be linked statically, "
+        "set-uid, or reach the "
         "driver through a CUDA 11 run-time's private tables");
     recorder.Take(event);
   }

@@ -16,8 +16,9 @@ struct LiveOptions {
   bool tell_no_cuda = true;  // remark on targets that made no driver call
 };
 
-// Reads until the target has ended and the ring is drained. `log` may be null. A log that fails (disk full) costs the
-// log, not the run: the report says so. What only the consumer knows (losses) is added as events of its own.
+// Reads until the target has ended and the ring is drained. `log` may be null. A log that fails
+// (disk full) costs the log, not the run: the report says so. What only the consumer knows (losses)
+// is added as events of its own.
 void RecordLive(proto::RingConsumer& ring, proto::LogWriter* log, const LiveOptions& options,
                 EventAnalysis& analysis);
 

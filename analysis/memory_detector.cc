@@ -109,8 +109,8 @@ AllocationInfo ToAllocation(const proto::Allocation& allocation, uint64_t addres
 // The innermost frame that has a line.
 void AddRelated(const std::vector<HostFrame>& stack, const std::string& message,
                 std::vector<RelatedPlace>& related) {
-  const auto place =
-      std::find_if(stack.begin(), stack.end(), [](const HostFrame& frame) { return frame.line > 0; });
+  const auto place = std::find_if(stack.begin(), stack.end(),
+                                  [](const HostFrame& frame) { return frame.line > 0; });
   if (place != stack.end()) related.push_back({place->file, place->line, message});
 }
 
@@ -162,8 +162,8 @@ Finding MemoryDetector::MakeFinding(uint32_t process_id, const Merged& merged) {
   const proto::Site& site = fault.site();
   Finding finding;
   finding.process_id = process_id;
-  finding.kernel = Demangle(fault.launch().kernel().empty() ? site.function()
-                                                            : fault.launch().kernel());
+  finding.kernel =
+      Demangle(fault.launch().kernel().empty() ? site.function() : fault.launch().kernel());
   const std::string function = Demangle(site.function());
   if (function != finding.kernel) finding.function = function;
   for (const proto::SourceFrame& frame : site.frames()) {

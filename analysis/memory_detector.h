@@ -1,7 +1,7 @@
-// From the faults that the target's kernels reported to findings. A developer has one bug per source place, so faults
-// are merged by process, kernel, device function, kind and source place: unrolled copies of one line are one finding.
-// Without line info the PTX instruction is the place. Counts add up; the first offender (earliest launch, then lowest
-// thread) speaks for all.
+// From the faults that the target's kernels reported to findings. A developer has one bug per
+// source place, so faults are merged by process, kernel, device function, kind and source place:
+// unrolled copies of one line are one finding. Without line info the PTX instruction is the place.
+// Counts add up; the first offender (earliest launch, then lowest thread) speaks for all.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// One function per kind of fault: it reads the finding's facts and writes what a colleague would say.
+// One function per kind of fault: it reads the finding's facts and writes what a colleague would
+// say.
 #include "analysis/memory_words.h"
 
 #include <algorithm>
@@ -66,7 +67,8 @@ void DescribeGlobal(Finding& finding) {
                       (target.freed ? "freed" : "live") + " allocation #" +
                       std::to_string(target.id) + " (" + Bytes(target.size_bytes) + ")";
     finding.advice =
-        "the index leaves the buffer by far: check its computation (stride, order of dimensions, 32-bit "
+        "the index leaves the buffer by far: check its computation (stride, order of dimensions, "
+        "32-bit "
         "overflow) and that the right buffer is passed as " +
         ParameterPhrase(finding);
     return;
@@ -76,8 +78,9 @@ void DescribeGlobal(Finding& finding) {
   if (allocation.placement == Placement::kBefore) {
     finding.advice = "check for a negative index or an offset that is subtracted twice";
   } else {
-    finding.advice = "bound the index before the access (the last block or tile often reaches past the "
-                     "end), or allocate more";
+    finding.advice =
+        "bound the index before the access (the last block or tile often reaches past the "
+        "end), or allocate more";
     if (!capacity.empty()) finding.advice += "; " + capacity;
   }
 }
@@ -108,8 +111,9 @@ void DescribeArray(Finding& finding, const char* kind, const char* memory) {
       finding.message = access + " outside the dynamic shared array " + finding.array->name + " (" +
                         Bytes(dynamic_bytes) + " in this launch)";
     }
-    finding.advice = "bound the index, or pass more dynamic shared memory at the launch (it passes " +
-                     Bytes(dynamic_bytes) + ")";
+    finding.advice =
+        "bound the index, or pass more dynamic shared memory at the launch (it passes " +
+        Bytes(dynamic_bytes) + ")";
   } else {
     finding.message = access + " outside the thread's " + memory + " arrays";
     if (finding.array) finding.message += " (" + finding.array->name + ")";
@@ -128,8 +132,9 @@ void DescribeUseAfterFree(Finding& finding) {
   if (freed != nullptr && !freed->free_api.empty()) {
     finding.message += " (freed by " + freed->free_api + ")";
   }
-  finding.advice = "free the memory only after the kernels that use it: synchronise with their stream first, "
-                   "or free it in stream order behind them";
+  finding.advice =
+      "free the memory only after the kernels that use it: synchronise with their stream first, "
+      "or free it in stream order behind them";
 }
 
 void DescribeMisaligned(Finding& finding) {
@@ -137,10 +142,10 @@ void DescribeMisaligned(Finding& finding) {
   finding.message = AccessPhrase(finding) + " to an address that is not a multiple of " +
                     std::to_string(finding.access_bytes);
   if (finding.address && finding.access_bytes > 0) {
-    finding.message +=
-        " (" + Bytes(*finding.address % finding.access_bytes) + " beyond one)";
+    finding.message += " (" + Bytes(*finding.address % finding.access_bytes) + " beyond one)";
   }
-  finding.advice = "align pointer and offset to the access, or use narrower accesses (memcpy of the bytes)";
+  finding.advice =
+      "align pointer and offset to the access, or use narrower accesses (memcpy of the bytes)";
 }
 
 void DescribeWild(Finding& finding) {
@@ -150,8 +155,8 @@ void DescribeWild(Finding& finding) {
   if (address < kNullPage) {
     finding.message = AccessPhrase(finding) + " through a null pointer" +
                       (address == 0 ? "" : " plus " + Bytes(address));
-    finding.advice = "check that " + ParameterPhrase(finding) +
-                     " was allocated and set before the launch";
+    finding.advice =
+        "check that " + ParameterPhrase(finding) + " was allocated and set before the launch";
   } else {
     finding.message =
         AccessPhrase(finding) + " to a wild address, beyond what the device can address";
@@ -225,16 +230,22 @@ void DescribeInvalidLaunch(const std::string& error, const std::string& api, Fin
                             : "the launch ended its context: " + error;
   if (!api.empty()) finding.message += " from " + api;
   if (error.find("OUT_OF_RESOURCES") != std::string::npos) {
-    finding.advice = "use a smaller block, or limit registers (__launch_bounds__) and shared memory";
+    finding.advice =
+        "use a smaller block, or limit registers (__launch_bounds__) and shared memory";
   } else if (error.find("INVALID_VALUE") != std::string::npos) {
-    finding.advice = "check grid and block against the device's limits (1024 threads in a block, 65535 blocks in y "
-                     "and z, none of them 0) and dynamic shared memory against "
-                     "cudaFuncAttributeMaxDynamicSharedMemorySize";
+    finding.advice =
+        "check grid and block against the device's limits (1024 threads in a block, 65535 blocks "
+        "in y "
+        "and z, none of them 0) and dynamic shared memory against "
+        "cudaFuncAttributeMaxDynamicSharedMemorySize";
   } else if (!refused) {
-    finding.advice = "this access was not checked or failed in the driver; the coverage below tells which kernels were "
-                     "not checked";
+    finding.advice =
+        "this access was not checked or failed in the driver; the coverage below tells which "
+        "kernels were "
+        "not checked";
   } else {
-    finding.advice = "look the error up in the driver API's manual and check the launch's arguments";
+    finding.advice =
+        "look the error up in the driver API's manual and check the launch's arguments";
   }
 }
 

@@ -1,4 +1,5 @@
-// The words of memory findings: kind, sentence and advice, from the facts that a finding already holds.
+// The words of memory findings: kind, sentence and advice, from the facts that a finding already
+// holds.
 #pragma once
 
 #include <string>
@@ -18,7 +19,8 @@ Place PlaceOf(uint64_t address, uint64_t access_bytes, uint64_t base, uint64_t s
 // "just past the end of a 4000-byte allocation", "in allocation #2 (4000 bytes)"...
 std::string DescribePlacement(const AllocationInfo& allocation);
 
-// Sets kind, message and advice. `finding` holds access, space, access_bytes, allocation(s), array, parameter and launch.
+// Sets kind, message and advice. `finding` holds access, space, access_bytes, allocation(s), array,
+// parameter and launch.
 void DescribeFault(proto::FaultClass fault_class, Finding& finding);
 
 // The same for a launch that the driver refused or that ended the context.

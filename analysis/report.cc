@@ -19,9 +19,9 @@ const char* SeverityName(Severity severity) {
 }
 
 uint64_t Coverage::CheckedKernels() const {
-  return static_cast<uint64_t>(std::count_if(
-      kernels.begin(), kernels.end(),
-      [](const KernelCoverage& kernel) { return kernel.checked_launches > 0; }));
+  return static_cast<uint64_t>(
+      std::count_if(kernels.begin(), kernels.end(),
+                    [](const KernelCoverage& kernel) { return kernel.checked_launches > 0; }));
 }
 
 uint64_t Coverage::Launches() const {

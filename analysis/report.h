@@ -1,5 +1,6 @@
-// What an analysis found, as plain data. Detectors fill it, the writers (text_report.h, json_report.h) print it and add
-// nothing: every sentence a user reads is decided here, so all formats say the same.
+// What an analysis found, as plain data. Detectors fill it, the writers (text_report.h,
+// json_report.h) print it and add nothing: every sentence a user reads is decided here, so all
+// formats say the same.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +27,10 @@ struct SourceLocation {
   uint32_t column = 0;
 };
 
-// A host frame as far as it could be named: function and line, else exported symbol, else module and offset.
+// A host frame as far as it could be named: function and line, else exported symbol, else module
+// and offset.
 struct HostFrame {
-  std::string function;  // demangled; empty if unknown
+  std::string function;          // demangled; empty if unknown
   uint64_t function_offset = 0;  // printed when there is no line
   std::string file;
   uint32_t line = 0;
@@ -50,11 +52,12 @@ struct AllocationInfo {
   std::vector<HostFrame> allocation_stack;
   std::vector<HostFrame> free_stack;
   Placement placement = Placement::kUnknown;
-  uint64_t distance_bytes = 0;  // kBefore, kBehind: between the access and the nearest byte of the block
+  uint64_t distance_bytes =
+      0;  // kBefore, kBehind: between the access and the nearest byte of the block
 };
 
 struct ArrayInfo {
-  std::string name;  // demangled: "shared_overflow(float*, int)::s"
+  std::string name;         // demangled: "shared_overflow(float*, int)::s"
   uint64_t size_bytes = 0;  // 0: not known
 };
 
@@ -86,18 +89,19 @@ struct Finding {
   uint32_t process_id = 0;
   std::string kernel;    // demangled entry
   std::string function;  // demangled device function that holds the access, if it is not the entry
-  std::vector<SourceLocation> frames;  // innermost first: the access, then where it was inlined; empty without line info
+  std::vector<SourceLocation>
+      frames;  // innermost first: the access, then where it was inlined; empty without line info
   std::string instruction;
   uint32_t ptx_line = 0;
   uint32_t instructions = 1;  // PTX instructions of this source place that did the same
-  std::string access;  // "load", "store", "atomic", or empty
-  std::string space;   // "global", "shared", "local", "generic", or empty
+  std::string access;         // "load", "store", "atomic", or empty
+  std::string space;          // "global", "shared", "local", "generic", or empty
   uint32_t access_bytes = 0;
   uint64_t count = 0;  // accesses; 0 for findings that are none
   bool count_is_lower_bound = false;
   std::optional<Extent3> block, thread;  // of the first offender
   std::optional<uint64_t> address;
-  std::optional<AllocationInfo> allocation;         // that the pointer belongs to or that is nearest
+  std::optional<AllocationInfo> allocation;  // that the pointer belongs to or that is nearest
   std::optional<AllocationInfo> target_allocation;  // that the access reached instead
   std::optional<ArrayInfo> array;
   std::optional<ParameterInfo> parameter;
@@ -116,7 +120,7 @@ struct KernelCoverage {
   std::string engine;  // "ptx", or empty if never checked
   uint64_t launches = 0;
   uint64_t checked_launches = 0;
-  std::string reason;  // why not checked, if some launch was not
+  std::string reason;             // why not checked, if some launch was not
   uint64_t checked_accesses = 0;  // instructions
   std::vector<UncheckedAccesses> unchecked;
 };

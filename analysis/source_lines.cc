@@ -1,5 +1,5 @@
-// Reads each file once. Paths come from debug information, so anything may stand behind them: only plain files of a
-// source file's size are opened.
+// Reads each file once. Paths come from debug information, so anything may stand behind them: only
+// plain files of a source file's size are opened.
 #include "analysis/source_lines.h"
 
 #include <filesystem>

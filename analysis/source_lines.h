@@ -11,7 +11,8 @@ namespace ops_debug::analysis {
 
 class SourceLines {
  public:
-  // Line `line` (from 1) without its newline; nothing if the file is not readable, not a plain file, or too short.
+  // Line `line` (from 1) without its newline; nothing if the file is not readable, not a plain
+  // file, or too short.
   std::optional<std::string> Find(const std::string& path, uint32_t line);
 
  private:

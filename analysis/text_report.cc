@@ -162,7 +162,8 @@ class Writer {
     if (place.column == 0 || place.column > line->size()) return;
     std::string before = line->substr(0, place.column - 1);
     // Tabs stay tabs, so the caret stands under its column whatever the tab width.
-    std::replace_if(before.begin(), before.end(), [](char c) { return c != '\t'; }, ' ');
+    std::replace_if(
+        before.begin(), before.end(), [](char c) { return c != '\t'; }, ' ');
     Line(Toned(Tone::kFaint, ' ' + margin + "| ") + before + Toned(Tone::kError, "^"));
   }
 
@@ -171,14 +172,14 @@ class Writer {
       std::string text = finding.instruction;
       if (finding.ptx_line > 0) text += "  (PTX line " + std::to_string(finding.ptx_line) + ')';
       if (finding.instructions > 1) {
-        text += ", and " + Count(finding.instructions - 1, "more instruction", "more instructions") +
+        text += ", and " +
+                Count(finding.instructions - 1, "more instruction", "more instructions") +
                 " of this line";
       }
       Labelled("instruction", text);
     }
     if (finding.block && finding.thread) {
-      std::string text =
-          "block " + ToText(*finding.block) + ", thread " + ToText(*finding.thread);
+      std::string text = "block " + ToText(*finding.block) + ", thread " + ToText(*finding.thread);
       if (finding.launch && finding.launch->number > 0) {
         text += " of launch " + std::to_string(finding.launch->number);
       }
@@ -193,15 +194,16 @@ class Writer {
     if (!finding.address) return;
     const bool offset = finding.space == "shared" || finding.space == "local";
     std::string text = Hex(*finding.address);
-    if (offset) text += " (byte " + std::to_string(*finding.address) + " of " + finding.space + " memory)";
+    if (offset)
+      text += " (byte " + std::to_string(*finding.address) + " of " + finding.space + " memory)";
     if (finding.parameter) {
       text += ", pointer from parameter " + std::to_string(finding.parameter->index);
       if (!finding.parameter->type.empty()) text += " (" + finding.parameter->type + ')';
     }
     Labelled("address", text);
     if (offset && finding.array && finding.array->size_bytes > 0) {
-      Labelled("array", finding.array->name + ", " +
-                            Count(finding.array->size_bytes, "byte", "bytes"));
+      Labelled("array",
+               finding.array->name + ", " + Count(finding.array->size_bytes, "byte", "bytes"));
     }
   }
 
@@ -213,7 +215,8 @@ class Writer {
     Labelled(label, text);
     Stack(allocation.allocation_stack);
     if (!allocation.freed) return;
-    Labelled("freed", allocation.free_api.empty() ? "before this access" : "by " + allocation.free_api);
+    Labelled("freed",
+             allocation.free_api.empty() ? "before this access" : "by " + allocation.free_api);
     Stack(allocation.free_stack);
   }
 
@@ -222,7 +225,8 @@ class Writer {
     const LaunchInfo& launch = *finding.launch;
     std::string text = "grid " + ToText(launch.grid) + ", block " + ToText(launch.block);
     if (launch.dynamic_shared_bytes > 0) {
-      text += ", " + Count(launch.dynamic_shared_bytes, "byte", "bytes") + " of dynamic shared memory";
+      text +=
+          ", " + Count(launch.dynamic_shared_bytes, "byte", "bytes") + " of dynamic shared memory";
     }
     Labelled("launched", text);
     Stack(launch.stack);

@@ -1,5 +1,5 @@
-// The report for people: one block per finding, like a good compiler error, then what was and was not checked, then one
-// closing line that scripts and eyes can find.
+// The report for people: one block per finding, like a good compiler error, then what was and was
+// not checked, then one closing line that scripts and eyes can find.
 #pragma once
 
 #include <string>

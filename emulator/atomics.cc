@@ -1,5 +1,6 @@
-// atom and red. Lanes go one after the other, each with a host atomic, so that blocks on other host threads see what they
-// would see on a GPU. All are sequentially consistent, which is stronger than any PTX qualifier asks for.
+// atom and red. Lanes go one after the other, each with a host atomic, so that blocks on other host
+// threads see what they would see on a GPU. All are sequentially consistent, which is stronger than
+// any PTX qualifier asks for.
 #include <cstring>
 
 #include "emulator/isa/lane_math.h"
@@ -11,16 +12,26 @@ namespace {
 template <class T>
 T Combined(AtomicOp operation, T old, T b, T swap) {
   switch (operation) {
-    case AtomicOp::kAdd: return static_cast<T>(old + b);
-    case AtomicOp::kMin: return b < old ? b : old;
-    case AtomicOp::kMax: return old < b ? b : old;
-    case AtomicOp::kExchange: return b;
-    case AtomicOp::kCompareSwap: return old == b ? swap : old;
-    case AtomicOp::kIncrement: return old >= b ? T{0} : static_cast<T>(old + 1);
-    case AtomicOp::kDecrement: return old == 0 || old > b ? b : static_cast<T>(old - 1);
-    case AtomicOp::kAnd: return static_cast<T>(old & b);
-    case AtomicOp::kOr: return static_cast<T>(old | b);
-    case AtomicOp::kXor: return static_cast<T>(old ^ b);
+    case AtomicOp::kAdd:
+      return static_cast<T>(old + b);
+    case AtomicOp::kMin:
+      return b < old ? b : old;
+    case AtomicOp::kMax:
+      return old < b ? b : old;
+    case AtomicOp::kExchange:
+      return b;
+    case AtomicOp::kCompareSwap:
+      return old == b ? swap : old;
+    case AtomicOp::kIncrement:
+      return old >= b ? T{0} : static_cast<T>(old + 1);
+    case AtomicOp::kDecrement:
+      return old == 0 || old > b ? b : static_cast<T>(old - 1);
+    case AtomicOp::kAnd:
+      return static_cast<T>(old & b);
+    case AtomicOp::kOr:
+      return static_cast<T>(old | b);
+    case AtomicOp::kXor:
+      return static_cast<T>(old ^ b);
   }
   return old;
 }
@@ -30,7 +41,8 @@ template <class U, class F>
 U Update(std::byte* pointer, F function) {
   auto* p = reinterpret_cast<U*>(pointer);
   U old = __atomic_load_n(p, __ATOMIC_SEQ_CST);
-  while (!__atomic_compare_exchange_n(p, &old, function(old), false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+  while (!__atomic_compare_exchange_n(p, &old, function(old), false, __ATOMIC_SEQ_CST,
+                                      __ATOMIC_SEQ_CST)) {
   }
   return old;
 }
@@ -39,11 +51,16 @@ template <class U, class T>
 U IntegerAtomic(AtomicOp operation, std::byte* pointer, U b, U swap) {
   auto* p = reinterpret_cast<U*>(pointer);
   switch (operation) {
-    case AtomicOp::kAdd: return __atomic_fetch_add(p, b, __ATOMIC_SEQ_CST);
-    case AtomicOp::kAnd: return __atomic_fetch_and(p, b, __ATOMIC_SEQ_CST);
-    case AtomicOp::kOr: return __atomic_fetch_or(p, b, __ATOMIC_SEQ_CST);
-    case AtomicOp::kXor: return __atomic_fetch_xor(p, b, __ATOMIC_SEQ_CST);
-    case AtomicOp::kExchange: return __atomic_exchange_n(p, b, __ATOMIC_SEQ_CST);
+    case AtomicOp::kAdd:
+      return __atomic_fetch_add(p, b, __ATOMIC_SEQ_CST);
+    case AtomicOp::kAnd:
+      return __atomic_fetch_and(p, b, __ATOMIC_SEQ_CST);
+    case AtomicOp::kOr:
+      return __atomic_fetch_or(p, b, __ATOMIC_SEQ_CST);
+    case AtomicOp::kXor:
+      return __atomic_fetch_xor(p, b, __ATOMIC_SEQ_CST);
+    case AtomicOp::kExchange:
+      return __atomic_exchange_n(p, b, __ATOMIC_SEQ_CST);
     case AtomicOp::kCompareSwap: {
       U expected = b;
       __atomic_compare_exchange_n(p, &expected, swap, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
@@ -51,7 +68,8 @@ U IntegerAtomic(AtomicOp operation, std::byte* pointer, U b, U swap) {
     }
     default:
       return Update<U>(pointer, [&](U old) {
-        return static_cast<U>(Combined<T>(operation, static_cast<T>(old), static_cast<T>(b), static_cast<T>(swap)));
+        return static_cast<U>(
+            Combined<T>(operation, static_cast<T>(old), static_cast<T>(b), static_cast<T>(swap)));
       });
   }
 }
@@ -85,19 +103,28 @@ uint64_t Apply(AtomicOp operation, ScalarType type, std::byte* p, uint64_t b, ui
   const auto swap32 = static_cast<uint32_t>(swap);
   switch (type) {
     case ScalarType::kB16:
-    case ScalarType::kU16: return IntegerAtomic<uint16_t, uint16_t>(operation, p, b16, swap16);
+    case ScalarType::kU16:
+      return IntegerAtomic<uint16_t, uint16_t>(operation, p, b16, swap16);
     case ScalarType::kB32:
-    case ScalarType::kU32: return IntegerAtomic<uint32_t, uint32_t>(operation, p, b32, swap32);
-    case ScalarType::kS32: return IntegerAtomic<uint32_t, int32_t>(operation, p, b32, swap32);
+    case ScalarType::kU32:
+      return IntegerAtomic<uint32_t, uint32_t>(operation, p, b32, swap32);
+    case ScalarType::kS32:
+      return IntegerAtomic<uint32_t, int32_t>(operation, p, b32, swap32);
     case ScalarType::kB64:
-    case ScalarType::kU64: return IntegerAtomic<uint64_t, uint64_t>(operation, p, b, swap);
-    case ScalarType::kS64: return IntegerAtomic<uint64_t, int64_t>(operation, p, b, swap);
-    case ScalarType::kF32: return FloatAtomic<float, uint32_t>(operation, p, b32);
-    case ScalarType::kF64: return FloatAtomic<double, uint64_t>(operation, p, b);
+    case ScalarType::kU64:
+      return IntegerAtomic<uint64_t, uint64_t>(operation, p, b, swap);
+    case ScalarType::kS64:
+      return IntegerAtomic<uint64_t, int64_t>(operation, p, b, swap);
+    case ScalarType::kF32:
+      return FloatAtomic<float, uint32_t>(operation, p, b32);
+    case ScalarType::kF64:
+      return FloatAtomic<double, uint64_t>(operation, p, b);
     case ScalarType::kF16:
     case ScalarType::kBf16:
       return Update<uint16_t>(p, [&](uint16_t old) {
-        return operation == AtomicOp::kExchange ? b16 : HalfResult(operation, type == ScalarType::kBf16, old, b16);
+        return operation == AtomicOp::kExchange
+                   ? b16
+                   : HalfResult(operation, type == ScalarType::kBf16, old, b16);
       });
     case ScalarType::kF16x2:
     case ScalarType::kBf16x2:
@@ -105,8 +132,8 @@ uint64_t Apply(AtomicOp operation, ScalarType type, std::byte* p, uint64_t b, ui
         if (operation == AtomicOp::kExchange) return b32;
         const bool is_bfloat = type == ScalarType::kBf16x2;
         const uint32_t low = HalfResult(operation, is_bfloat, static_cast<uint16_t>(old), b16);
-        const uint32_t high =
-            HalfResult(operation, is_bfloat, static_cast<uint16_t>(old >> 16), static_cast<uint16_t>(b32 >> 16));
+        const uint32_t high = HalfResult(operation, is_bfloat, static_cast<uint16_t>(old >> 16),
+                                         static_cast<uint16_t>(b32 >> 16));
         return low | (high << 16);
       });
     default:
@@ -128,7 +155,8 @@ bool Machine::Atomic(Warp& warp, Frame& frame, const Instruction& in, uint32_t a
   const uint32_t bytes = memory.access_bytes();
   const uint32_t shift = memory.element_shift;
   alignas(kLaneArrayAlignment) uint64_t addresses[kWarpLanes];
-  (memory.address_is_32bit ? lanes_.add_offset32 : lanes_.add_offset64)(addresses, At(frame, in.a), memory.offset);
+  (memory.address_is_32bit ? lanes_.add_offset32 : lanes_.add_offset64)(addresses, At(frame, in.a),
+                                                                        memory.offset);
   const Space space = SettleSpace(memory.space, addresses, active);
   std::byte* pointers[kWarpLanes];
   if (!Resolve(warp, space, addresses, active, bytes, true, pointers)) return false;
@@ -136,19 +164,22 @@ bool Machine::Atomic(Warp& warp, Frame& frame, const Instruction& in, uint32_t a
   for (uint32_t k = 0; k < memory.count; ++k) {
     const std::byte* const operand = At(frame, access.operand[k]);
     const std::byte* const swap = access.swap == kNoRef ? nullptr : At(frame, access.swap);
-    std::byte* const result = memory.registers[k] == kNoRef ? nullptr : At(frame, memory.registers[k]);
+    std::byte* const result =
+        memory.registers[k] == kNoRef ? nullptr : At(frame, memory.registers[k]);
     has_result = has_result || result != nullptr;
     for (uint32_t m = active; m != 0; m &= m - 1) {
       const auto lane = static_cast<uint32_t>(__builtin_ctz(m));
       const uint64_t old =
           Apply(access.operation, access.type, pointers[lane] + (static_cast<size_t>(k) << shift),
                 ReadLane(operand, lane, shift), swap == nullptr ? 0 : ReadLane(swap, lane, shift));
-      if (result != nullptr) std::memcpy(result + (static_cast<size_t>(lane) << shift), &old, size_t{1} << shift);
+      if (result != nullptr)
+        std::memcpy(result + (static_cast<size_t>(lane) << shift), &old, size_t{1} << shift);
     }
   }
   // Loops around compare-and-swap or exchange wait for others; counters and sums do not.
-  if (has_result && (access.operation == AtomicOp::kCompareSwap || access.operation == AtomicOp::kExchange ||
-                     access.operation == AtomicOp::kAdd)) {
+  if (has_result &&
+      (access.operation == AtomicOp::kCompareSwap || access.operation == AtomicOp::kExchange ||
+       access.operation == AtomicOp::kAdd)) {
     synchronising_ = true;
   }
   return true;

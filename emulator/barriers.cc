@@ -1,5 +1,6 @@
-// The sixteen named barriers of a block. Threads arrive one by one, so a barrier in divergent code completes as soon as
-// every thread has come to some bar instruction of that number or has exited, as on Volta and later.
+// The sixteen named barriers of a block. Threads arrive one by one, so a barrier in divergent code
+// completes as soon as every thread has come to some bar instruction of that number or has exited,
+// as on Volta and later.
 #include "emulator/machine.h"
 
 namespace ops_debug::emulator {
@@ -8,10 +9,13 @@ bool Machine::ArriveAtBarrier(Warp& warp, Split& split, const Instruction& in) {
   const BarrierUse& use = *in.fn.barrier;
   Frame& frame = *split.frame;
   const auto first = static_cast<uint32_t>(__builtin_ctz(split.lanes));
-  const auto value = [&](Ref ref) { return reinterpret_cast<const uint32_t*>(At(frame, ref))[first]; };
+  const auto value = [&](Ref ref) {
+    return reinterpret_cast<const uint32_t*>(At(frame, ref))[first];
+  };
   const uint32_t id = value(use.id);
   if (id >= Block::kBarriers) {
-    return Fail(LaunchError::Code::kIllegalInstruction, warp, first, "barrier " + std::to_string(id) + " of 16");
+    return Fail(LaunchError::Code::kIllegalInstruction, warp, first,
+                "barrier " + std::to_string(id) + " of 16");
   }
   Block& block = *warp.block;
   Barrier& barrier = block.barriers[id];
@@ -19,7 +23,8 @@ bool Machine::ArriveAtBarrier(Warp& warp, Split& split, const Instruction& in) {
   barrier.arrived[warp.index] |= split.lanes;
   if (use.threads != kNoRef) barrier.expected_threads = value(use.threads);
   if (use.predicate != kNoRef) {
-    barrier.predicate_count += static_cast<uint32_t>(__builtin_popcount(PredicateAt(frame, use.predicate) & split.lanes));
+    barrier.predicate_count +=
+        static_cast<uint32_t>(__builtin_popcount(PredicateAt(frame, use.predicate) & split.lanes));
     barrier.reduced_threads += static_cast<uint32_t>(__builtin_popcount(split.lanes));
   }
   if (use.kind == BarrierKind::kArrive) {

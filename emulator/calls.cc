@@ -10,18 +10,22 @@ namespace ops_debug::emulator {
 uint64_t Machine::ReadSlot(Warp& warp, Frame& frame, uint32_t lane, const Slot& slot) const {
   uint64_t value = 0;
   if (slot.is_register) {
-    std::memcpy(&value, At(frame, slot.ref) + (static_cast<size_t>(lane) << slot.width), size_t{1} << slot.width);
+    std::memcpy(&value, At(frame, slot.ref) + (static_cast<size_t>(lane) << slot.width),
+                size_t{1} << slot.width);
   } else {
-    std::memcpy(&value, LocalRow(warp, lane) + frame.local_base + slot.offset, slot.bytes < 8 ? slot.bytes : 8);
+    std::memcpy(&value, LocalRow(warp, lane) + frame.local_base + slot.offset,
+                slot.bytes < 8 ? slot.bytes : 8);
   }
   return value;
 }
 
 void Machine::WriteSlot(Warp& warp, Frame& frame, uint32_t lane, const Slot& slot, uint64_t value) {
   if (slot.is_register) {
-    std::memcpy(At(frame, slot.ref) + (static_cast<size_t>(lane) << slot.width), &value, size_t{1} << slot.width);
+    std::memcpy(At(frame, slot.ref) + (static_cast<size_t>(lane) << slot.width), &value,
+                size_t{1} << slot.width);
   } else {
-    std::memcpy(LocalRow(warp, lane) + frame.local_base + slot.offset, &value, slot.bytes < 8 ? slot.bytes : 8);
+    std::memcpy(LocalRow(warp, lane) + frame.local_base + slot.offset, &value,
+                slot.bytes < 8 ? slot.bytes : 8);
   }
 }
 
@@ -45,8 +49,9 @@ bool Machine::Call(Warp& warp, Split& split, const Instruction& in) {
     }
     index = launch_.program->FunctionAt(addresses[first]);
     if (index < 0) {
-      return Fail(LaunchError::Code::kInvalidProgramCounter, warp, first,
-                  "call of address " + std::to_string(addresses[first]) + ", where no function lies");
+      return Fail(
+          LaunchError::Code::kInvalidProgramCounter, warp, first,
+          "call of address " + std::to_string(addresses[first]) + ", where no function lies");
     }
   }
   const Function& callee = *launch_.program->functions[static_cast<size_t>(index)];
@@ -80,7 +85,8 @@ bool Machine::Call(Warp& warp, Split& split, const Instruction& in) {
         continue;
       }
       std::byte* const row = LocalRow(warp, lane);
-      std::memcpy(row + frame->local_base + to.offset, row + caller.local_base + from.offset, std::min(from.bytes, to.bytes));
+      std::memcpy(row + frame->local_base + to.offset, row + caller.local_base + from.offset,
+                  std::min(from.bytes, to.bytes));
     }
   }
   split.frame = frame;
@@ -103,7 +109,8 @@ void Machine::Return(Warp& warp, Split& split) {
         continue;
       }
       std::byte* const row = LocalRow(warp, lane);
-      std::memcpy(row + caller.local_base + to.offset, row + frame.local_base + from.offset, std::min(from.bytes, to.bytes));
+      std::memcpy(row + caller.local_base + to.offset, row + frame.local_base + from.offset,
+                  std::min(from.bytes, to.bytes));
     }
   }
   split.frame = &caller;

@@ -1,6 +1,7 @@
-// Decoded code: what the executor runs. A PTX function becomes a flat array of fixed-size instructions whose operands are
-// byte offsets into a warp's register frame. Instructions that PTX composes (saturation, odd register widths, packing)
-// become several simple ones; only the last of them counts as an executed instruction.
+// Decoded code: what the executor runs. A PTX function becomes a flat array of fixed-size
+// instructions whose operands are byte offsets into a warp's register frame. Instructions that PTX
+// composes (saturation, odd register widths, packing) become several simple ones; only the last of
+// them counts as an executed instruction.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +15,11 @@
 
 namespace ops_debug::emulator {
 
-// ---- Address map -----------------------------------------------------------------------------------------------------
-// Generic addresses of shared, local and kernel-parameter memory lie in windows that no host mapping can occupy (the
-// lower half of the address space ends at 2^47), so a global pointer is never mistaken for one.
+// ---- Address map
+// -----------------------------------------------------------------------------------------------------
+// Generic addresses of shared, local and kernel-parameter memory lie in windows that no host
+// mapping can occupy (the lower half of the address space ends at 2^47), so a global pointer is
+// never mistaken for one.
 inline constexpr uint32_t kWindowShift = 24;  // 16 MiB each, as on a GPU
 inline constexpr uint64_t kWindowMask = (1ull << kWindowShift) - 1;
 inline constexpr uint64_t kSharedWindow = 0x8000'0000'0000ull;
@@ -30,8 +33,10 @@ inline bool InWindow(uint64_t address, uint64_t window) {
   return (address >> kWindowShift) == (window >> kWindowShift);
 }
 
-// ---- Operands --------------------------------------------------------------------------------------------------------
-// Byte offset of a lane array (or of a 32-bit predicate mask) in the frame; with kConstantBit in the function's constants.
+// ---- Operands
+// --------------------------------------------------------------------------------------------------------
+// Byte offset of a lane array (or of a 32-bit predicate mask) in the frame; with kConstantBit in
+// the function's constants.
 using Ref = uint32_t;
 inline constexpr Ref kConstantBit = 0x8000'0000u;
 inline constexpr Ref kNoRef = 0x7fff'ffffu;
@@ -44,12 +49,13 @@ enum class Op : uint8_t {
   kPredicate,       // predicate d = extra(PredicateOp) of a, b
   kCarry,           // fn.carry(d, a, b, c); extra: bit 0 = carry in, bit 1 = carry out
   kSpecial,         // d = special register `extra`
-  kSharedSymbol,    // d = shared address of variable `immediate` in the running kernel, + offset (b64 or b32)
-  kLocalSymbol,     // d = frame's local base + immediate
-  kIsSpace,         // predicate d = a lies in space `extra`
-  kLoadParameter,   // kernel parameter at byte `immediate`: uniform; extra = elements
-  kLoadUniform,     // module variable at address `immediate`: uniform, cannot fail
-  kLoadFrame,       // parameters of device functions, in local memory at frame base + access->offset
+  kSharedSymbol,  // d = shared address of variable `immediate` in the running kernel, + offset (b64
+                  // or b32)
+  kLocalSymbol,   // d = frame's local base + immediate
+  kIsSpace,       // predicate d = a lies in space `extra`
+  kLoadParameter,  // kernel parameter at byte `immediate`: uniform; extra = elements
+  kLoadUniform,    // module variable at address `immediate`: uniform, cannot fail
+  kLoadFrame,      // parameters of device functions, in local memory at frame base + access->offset
   kStoreFrame,
   kLoad,
   kStore,
@@ -83,34 +89,88 @@ enum class PredicateOp : uint8_t { kMove, kNot, kAnd, kOr, kXor };
 enum class Space : uint8_t { kGeneric, kGlobal, kShared, kLocal, kParameter, kConst };
 
 enum class Special : uint8_t {
-  kTidX, kTidY, kTidZ, kNtidX, kNtidY, kNtidZ, kCtaidX, kCtaidY, kCtaidZ, kNctaidX, kNctaidY, kNctaidZ,
-  kLaneId, kWarpId, kWarpCount, kSmId, kSmCount, kGridId,
-  kLaneMaskEq, kLaneMaskLe, kLaneMaskLt, kLaneMaskGe, kLaneMaskGt,
-  kClock, kClockHigh, kClock64, kGlobalTimer, kGlobalTimerLow, kGlobalTimerHigh,
-  kDynamicSharedBytes, kTotalSharedBytes, kZero, kOne,
+  kTidX,
+  kTidY,
+  kTidZ,
+  kNtidX,
+  kNtidY,
+  kNtidZ,
+  kCtaidX,
+  kCtaidY,
+  kCtaidZ,
+  kNctaidX,
+  kNctaidY,
+  kNctaidZ,
+  kLaneId,
+  kWarpId,
+  kWarpCount,
+  kSmId,
+  kSmCount,
+  kGridId,
+  kLaneMaskEq,
+  kLaneMaskLe,
+  kLaneMaskLt,
+  kLaneMaskGe,
+  kLaneMaskGt,
+  kClock,
+  kClockHigh,
+  kClock64,
+  kGlobalTimer,
+  kGlobalTimerLow,
+  kGlobalTimerHigh,
+  kDynamicSharedBytes,
+  kTotalSharedBytes,
+  kGridWorkspaceHigh,
+  kGridWorkspaceLow,
+  kZero,
+  kOne,
 };
 
 struct MemoryAccess {
   Space space = Space::kGlobal;
-  uint8_t element_shift = 2;    // log2 bytes of one element in memory
-  uint8_t register_shift = 2;   // log2 bytes of its register lane
-  uint8_t count = 1;            // vector elements
+  uint8_t element_shift = 2;   // log2 bytes of one element in memory
+  uint8_t register_shift = 2;  // log2 bytes of its register lane
+  uint8_t count = 1;           // vector elements
   bool sign_extend = false;
-  bool strong = false;          // volatile, relaxed, acquire, release, mmio: one atomic access per lane
+  bool strong = false;  // volatile, relaxed, acquire, release, mmio: one atomic access per lane
   bool acquire = false;
   bool release = false;
   bool address_is_32bit = false;
-  Ref registers[8] = {};        // kNoRef: `_`
+  Ref registers[8] = {};  // kNoRef: `_`
   int64_t offset = 0;
-  AluFn resize = nullptr;       // between element and register lanes, if their widths differ
+  AluFn resize = nullptr;  // between element and register lanes, if their widths differ
   uint32_t access_bytes() const { return static_cast<uint32_t>(count) << element_shift; }
 };
 
 enum class AtomicOp : uint8_t {
-  kAdd, kMin, kMax, kAnd, kOr, kXor, kExchange, kCompareSwap, kIncrement, kDecrement,
+  kAdd,
+  kMin,
+  kMax,
+  kAnd,
+  kOr,
+  kXor,
+  kExchange,
+  kCompareSwap,
+  kIncrement,
+  kDecrement,
 };
 enum class ScalarType : uint8_t {
-  kB8, kB16, kB32, kB64, kU16, kU32, kU64, kS16, kS32, kS64, kF16, kF16x2, kBf16, kBf16x2, kF32, kF64,
+  kB8,
+  kB16,
+  kB32,
+  kB64,
+  kU16,
+  kU32,
+  kU64,
+  kS16,
+  kS32,
+  kS64,
+  kF16,
+  kF16x2,
+  kBf16,
+  kBf16x2,
+  kF32,
+  kF64,
 };
 
 struct AtomicAccess {
@@ -122,19 +182,19 @@ struct AtomicAccess {
 };
 
 struct AsyncCopy {
-  MemoryAccess source;       // global
-  Ref shared_address = 0;    // destination
+  MemoryAccess source;     // global
+  Ref shared_address = 0;  // destination
   bool shared_is_32bit = false;
   int64_t shared_offset = 0;
-  Ref source_bytes = kNoRef;     // 32-bit lanes; the rest is zero-filled
-  Ref ignore_source = kNoRef;    // predicate
+  Ref source_bytes = kNoRef;   // 32-bit lanes; the rest is zero-filled
+  Ref ignore_source = kNoRef;  // predicate
 };
 
 enum class BarrierKind : uint8_t { kSync, kArrive, kReduceAnd, kReduceOr, kReducePopc };
 struct BarrierUse {
   BarrierKind kind = BarrierKind::kSync;
-  Ref id = 0;               // 32-bit lanes
-  Ref threads = kNoRef;     // 32-bit lanes
+  Ref id = 0;            // 32-bit lanes
+  Ref threads = kNoRef;  // 32-bit lanes
   Ref predicate = kNoRef;
   bool negate_predicate = false;
 };
@@ -145,13 +205,14 @@ enum class ReduceKind : uint8_t { kAdd, kMin, kMax, kAnd, kOr, kXor };
 
 // Operations that name lanes (shfl, vote, match, redux, bar.warp.sync, elect).
 struct WarpOperation {
-  Ref members = kNoRef;  // 32-bit lanes; kNoRef: the lanes that execute it together (forms without .sync)
+  Ref members =
+      kNoRef;  // 32-bit lanes; kNoRef: the lanes that execute it together (forms without .sync)
   Ref d = kNoRef;
   Ref predicate = kNoRef;  // second result
   Ref a = kNoRef, b = kNoRef, c = kNoRef;
-  uint8_t width = 2;       // log2 bytes of a
-  bool negate = false;     // vote: !predicate
-  bool all = false;        // match.all
+  uint8_t width = 2;    // log2 bytes of a
+  bool negate = false;  // vote: !predicate
+  bool all = false;     // match.all
   bool is_signed = false;
   VoteKind vote = VoteKind::kAll;
   ShuffleKind shuffle = ShuffleKind::kUp;
@@ -183,7 +244,7 @@ struct BranchTargets {
 
 struct Instruction {
   Op op = Op::kNop;
-  uint8_t width = 2;   // log2 bytes of a destination lane
+  uint8_t width = 2;  // log2 bytes of a destination lane
   uint8_t extra = 0;
   uint8_t counted = 1;
   Ref guard = kNoRef;
@@ -205,9 +266,9 @@ struct Instruction {
     uint64_t immediate = 0;
     uint32_t target;
   };
-  Ref q = kNoRef;           // second predicate of setp
-  uint32_t statement = 0;   // index into Function::statements
-  uint32_t ordinal = 0;     // counted instructions before this one
+  Ref q = kNoRef;          // second predicate of setp
+  uint32_t statement = 0;  // index into Function::statements
+  uint32_t ordinal = 0;    // counted instructions before this one
 };
 
 // Where an instruction came from.
@@ -224,7 +285,7 @@ struct Function {
   std::vector<Instruction> code;
   std::vector<SourcePlace> statements;
   uint32_t frame_bytes = 0;
-  uint32_t local_bytes = 0;       // parameters, call arguments and .local variables
+  uint32_t local_bytes = 0;               // parameters, call arguments and .local variables
   std::vector<Slot> parameters, results;  // of a device function
   std::vector<std::byte> constants;       // lane arrays; read through constant_base
   const std::byte* constant_base = nullptr;
@@ -239,8 +300,9 @@ struct Function {
   std::vector<std::unique_ptr<BranchTargets>> tables;
 };
 
-// Orders the blocks of `function` so that running the lowest program counter first reconverges diverged lanes, and
-// patches all targets. Targets are indices into `code`; a target equal to its size means the end of the function.
+// Orders the blocks of `function` so that running the lowest program counter first reconverges
+// diverged lanes, and patches all targets. Targets are indices into `code`; a target equal to its
+// size means the end of the function.
 void LayOutCode(Function& function);
 
 }  // namespace ops_debug::emulator

@@ -1,8 +1,8 @@
 // The decoder's walk over a function body: scopes, labels, variables and the table of opcodes.
-#include "emulator/decoder.h"
-
 #include <algorithm>
 #include <cstdlib>
+
+#include "emulator/decoder.h"
 
 namespace ops_debug::emulator {
 namespace {
@@ -11,69 +11,114 @@ uint64_t AlignUp(uint64_t value, uint64_t alignment) {
   return alignment <= 1 ? value : (value + alignment - 1) / alignment * alignment;
 }
 
-// Local memory between a frame's variables and the next frame, so that a small overflow of an array (silent on a GPU,
-// where parameters travel in registers) does not destroy a callee's parameters.
+// Local memory between a frame's variables and the next frame, so that a small overflow of an array
+// (silent on a GPU, where parameters travel in registers) does not destroy a callee's parameters.
 constexpr uint64_t kFrameGapBytes = 256;
 
 std::string_view Trim(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t' || text.front() == '\n')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t' || text.back() == '\n')) text.remove_suffix(1);
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t' || text.front() == '\n'))
+    text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t' || text.back() == '\n'))
+    text.remove_suffix(1);
   return text;
 }
 
 }  // namespace
 
-Decoder::Decoder(const Program::Impl& program, const ptx::Function& source, const Kernel* kernel, Function& out)
+Decoder::Decoder(const Program::Impl& program, const ptx::Function& source, const Kernel* kernel,
+                 Function& out)
     : program_(program), source_(source), kernel_(kernel), out_(out), lanes_(SelectLanes()) {
   scopes_.emplace_back();
 }
 
 const std::unordered_map<std::string_view, Decoder::Method>& Decoder::Methods() {
   static const std::unordered_map<std::string_view, Method> kMethods = {
-      {"add", &Decoder::AddSub},          {"sub", &Decoder::AddSub},
-      {"addc", &Decoder::AddSub},         {"subc", &Decoder::AddSub},
-      {"mul", &Decoder::Multiply},        {"mul24", &Decoder::IntegerSimple},
-      {"mad", &Decoder::MultiplyAdd},     {"madc", &Decoder::MultiplyAdd},
+      {"add", &Decoder::AddSub},
+      {"sub", &Decoder::AddSub},
+      {"addc", &Decoder::AddSub},
+      {"subc", &Decoder::AddSub},
+      {"mul", &Decoder::Multiply},
+      {"mul24", &Decoder::IntegerSimple},
+      {"mad", &Decoder::MultiplyAdd},
+      {"madc", &Decoder::MultiplyAdd},
       {"fma", &Decoder::FusedMultiplyAdd},
-      {"div", &Decoder::Divide},          {"rem", &Decoder::IntegerSimple},
-      {"sad", &Decoder::IntegerSimple},   {"dp4a", &Decoder::IntegerSimple},
-      {"dp2a", &Decoder::IntegerSimple},  {"min", &Decoder::MinMax},
-      {"max", &Decoder::MinMax},          {"neg", &Decoder::NegateAbs},
-      {"abs", &Decoder::NegateAbs},       {"rcp", &Decoder::FloatFunction},
-      {"sqrt", &Decoder::FloatFunction},  {"rsqrt", &Decoder::FloatFunction},
-      {"ex2", &Decoder::FloatFunction},   {"lg2", &Decoder::FloatFunction},
-      {"sin", &Decoder::FloatFunction},   {"cos", &Decoder::FloatFunction},
-      {"tanh", &Decoder::FloatFunction},  {"copysign", &Decoder::CopySign},
+      {"div", &Decoder::Divide},
+      {"rem", &Decoder::IntegerSimple},
+      {"sad", &Decoder::IntegerSimple},
+      {"dp4a", &Decoder::IntegerSimple},
+      {"dp2a", &Decoder::IntegerSimple},
+      {"min", &Decoder::MinMax},
+      {"max", &Decoder::MinMax},
+      {"neg", &Decoder::NegateAbs},
+      {"abs", &Decoder::NegateAbs},
+      {"rcp", &Decoder::FloatFunction},
+      {"sqrt", &Decoder::FloatFunction},
+      {"rsqrt", &Decoder::FloatFunction},
+      {"ex2", &Decoder::FloatFunction},
+      {"lg2", &Decoder::FloatFunction},
+      {"sin", &Decoder::FloatFunction},
+      {"cos", &Decoder::FloatFunction},
+      {"tanh", &Decoder::FloatFunction},
+      {"copysign", &Decoder::CopySign},
       {"testp", &Decoder::TestProperty},
-      {"and", &Decoder::Logic},           {"or", &Decoder::Logic},
-      {"xor", &Decoder::Logic},           {"not", &Decoder::Logic},
-      {"cnot", &Decoder::Logic},          {"shl", &Decoder::Shift},
-      {"shr", &Decoder::Shift},           {"shf", &Decoder::FunnelShift},
-      {"clz", &Decoder::BitCount},        {"popc", &Decoder::BitCount},
-      {"brev", &Decoder::BitCount},       {"bfind", &Decoder::BitCount},
-      {"bfe", &Decoder::BitField},        {"bfi", &Decoder::BitField},
-      {"bmsk", &Decoder::BitField},       {"szext", &Decoder::BitField},
-      {"fns", &Decoder::BitField},        {"lop3", &Decoder::Lop3},
-      {"prmt", &Decoder::Permute},        {"setp", &Decoder::SetPredicate},
-      {"set", &Decoder::Set},             {"selp", &Decoder::Select},
-      {"slct", &Decoder::Slct},           {"mov", &Decoder::Move},
-      {"cvt", &Decoder::Convert},         {"cvta", &Decoder::ConvertAddress},
-      {"isspacep", &Decoder::IsSpace},    {"ld", &Decoder::Load},
-      {"ldu", &Decoder::Load},            {"st", &Decoder::Store},
-      {"atom", &Decoder::Atomic},         {"red", &Decoder::Atomic},
-      {"cp", &Decoder::CopyAsync},        {"bra", &Decoder::Branch},
-      {"brx", &Decoder::BranchIndexed},   {"call", &Decoder::Call},
-      {"ret", &Decoder::Return},          {"exit", &Decoder::Exit},
-      {"trap", &Decoder::Trap},           {"bar", &Decoder::Barrier},
-      {"barrier", &Decoder::Barrier},     {"shfl", &Decoder::Shuffle},
-      {"vote", &Decoder::Vote},           {"match", &Decoder::Match},
-      {"redux", &Decoder::Redux},         {"activemask", &Decoder::ActiveMask},
-      {"elect", &Decoder::Elect},         {"membar", &Decoder::Fence},
-      {"fence", &Decoder::Fence},         {"nanosleep", &Decoder::Nanosleep},
-      {"prefetch", &Decoder::Nothing},    {"prefetchu", &Decoder::Nothing},
-      {"applypriority", &Decoder::Nothing}, {"discard", &Decoder::Nothing},
-      {"griddepcontrol", &Decoder::Nothing}, {"setmaxnreg", &Decoder::Nothing},
-      {"pmevent", &Decoder::Nothing},     {"brkpt", &Decoder::Nothing},
+      {"and", &Decoder::Logic},
+      {"or", &Decoder::Logic},
+      {"xor", &Decoder::Logic},
+      {"not", &Decoder::Logic},
+      {"cnot", &Decoder::Logic},
+      {"shl", &Decoder::Shift},
+      {"shr", &Decoder::Shift},
+      {"shf", &Decoder::FunnelShift},
+      {"clz", &Decoder::BitCount},
+      {"popc", &Decoder::BitCount},
+      {"brev", &Decoder::BitCount},
+      {"bfind", &Decoder::BitCount},
+      {"bfe", &Decoder::BitField},
+      {"bfi", &Decoder::BitField},
+      {"bmsk", &Decoder::BitField},
+      {"szext", &Decoder::BitField},
+      {"fns", &Decoder::BitField},
+      {"lop3", &Decoder::Lop3},
+      {"prmt", &Decoder::Permute},
+      {"setp", &Decoder::SetPredicate},
+      {"set", &Decoder::Set},
+      {"selp", &Decoder::Select},
+      {"slct", &Decoder::Slct},
+      {"mov", &Decoder::Move},
+      {"cvt", &Decoder::Convert},
+      {"cvta", &Decoder::ConvertAddress},
+      {"isspacep", &Decoder::IsSpace},
+      {"ld", &Decoder::Load},
+      {"ldu", &Decoder::Load},
+      {"st", &Decoder::Store},
+      {"atom", &Decoder::Atomic},
+      {"red", &Decoder::Atomic},
+      {"cp", &Decoder::CopyAsync},
+      {"bra", &Decoder::Branch},
+      {"brx", &Decoder::BranchIndexed},
+      {"call", &Decoder::Call},
+      {"ret", &Decoder::Return},
+      {"exit", &Decoder::Exit},
+      {"trap", &Decoder::Trap},
+      {"bar", &Decoder::Barrier},
+      {"barrier", &Decoder::Barrier},
+      {"shfl", &Decoder::Shuffle},
+      {"vote", &Decoder::Vote},
+      {"match", &Decoder::Match},
+      {"redux", &Decoder::Redux},
+      {"activemask", &Decoder::ActiveMask},
+      {"elect", &Decoder::Elect},
+      {"membar", &Decoder::Fence},
+      {"fence", &Decoder::Fence},
+      {"nanosleep", &Decoder::Nanosleep},
+      {"prefetch", &Decoder::Nothing},
+      {"prefetchu", &Decoder::Nothing},
+      {"applypriority", &Decoder::Nothing},
+      {"discard", &Decoder::Nothing},
+      {"griddepcontrol", &Decoder::Nothing},
+      {"setmaxnreg", &Decoder::Nothing},
+      {"pmevent", &Decoder::Nothing},
+      {"brkpt", &Decoder::Nothing},
       {"createpolicy", &Decoder::CreatePolicy},
   };
   return kMethods;
@@ -105,19 +150,23 @@ void Decoder::Run() {
   // Running off the end returns.
   Instruction& end = Emit(source_.is_entry ? Op::kExit : Op::kReturn);
   end.statement = out_.statements.empty() ? 0 : static_cast<uint32_t>(out_.statements.size() - 1);
-  if (out_.statements.empty()) out_.statements.push_back({source_.position.line, source_.position.column, 0});
+  if (out_.statements.empty())
+    out_.statements.push_back({source_.position.line, source_.position.column, 0});
   ResolveLabels();
-  out_.frame_bytes = (frame_bytes_ + kLaneArrayAlignment - 1) & ~static_cast<uint32_t>(kLaneArrayAlignment - 1);
+  out_.frame_bytes =
+      (frame_bytes_ + kLaneArrayAlignment - 1) & ~static_cast<uint32_t>(kLaneArrayAlignment - 1);
   // Lane arrays want their alignment, which a vector of bytes does not promise.
   const size_t size = out_.constants.size();
   out_.constants.resize(size + kLaneArrayAlignment);
   auto address = reinterpret_cast<uintptr_t>(out_.constants.data());
-  const uintptr_t shift = (kLaneArrayAlignment - address % kLaneArrayAlignment) % kLaneArrayAlignment;
+  const uintptr_t shift =
+      (kLaneArrayAlignment - address % kLaneArrayAlignment) % kLaneArrayAlignment;
   std::move_backward(out_.constants.begin(), out_.constants.begin() + static_cast<ptrdiff_t>(size),
                      out_.constants.begin() + static_cast<ptrdiff_t>(size + shift));
   out_.constant_base = out_.constants.data() + shift;
   if (out_.local_bytes != 0 || !out_.calls.empty()) {
-    out_.local_bytes = static_cast<uint32_t>(AlignUp(out_.local_bytes, 16) + (out_.is_entry ? 0 : kFrameGapBytes));
+    out_.local_bytes =
+        static_cast<uint32_t>(AlignUp(out_.local_bytes, 16) + (out_.is_entry ? 0 : kFrameGapBytes));
   }
   LayOutCode(out_);
 }
@@ -145,7 +194,8 @@ Slot Decoder::ParameterSlot(const ptx::Variable& variable) {
     return slot;
   }
   slot.bytes = static_cast<uint32_t>(ptx::VariableSizeBytes(variable, name));
-  slot.offset = AllocateLocal(slot.bytes, std::max<uint32_t>(ptx::VariableAlignmentBytes(variable), 8));
+  slot.offset =
+      AllocateLocal(slot.bytes, std::max<uint32_t>(ptx::VariableAlignmentBytes(variable), 8));
   Symbol symbol;
   symbol.kind = Symbol::Kind::kLocal;
   symbol.value = slot.offset;
@@ -166,14 +216,16 @@ void Decoder::DeclareParameters() {
     return;
   }
   for (const ptx::Variable& result : source_.results) out_.results.push_back(ParameterSlot(result));
-  for (const ptx::Variable& parameter : source_.parameters) out_.parameters.push_back(ParameterSlot(parameter));
+  for (const ptx::Variable& parameter : source_.parameters)
+    out_.parameters.push_back(ParameterSlot(parameter));
 }
 
 void Decoder::DeclareVariable(const ptx::Variable& variable) {
   if (variable.space == ".reg") return;
   for (const ptx::Variable::Name& name : variable.names) {
     Symbol symbol;
-    if (const auto known = program_.body_variables.find(&name); known != program_.body_variables.end()) {
+    if (const auto known = program_.body_variables.find(&name);
+        known != program_.body_variables.end()) {
       symbol = known->second;
       scopes_[scope_].symbols[name.text] = symbol;
       continue;
@@ -185,7 +237,8 @@ void Decoder::DeclareVariable(const ptx::Variable& variable) {
     for (uint32_t i = 0; i < copies; ++i) {
       symbol.kind = Symbol::Kind::kLocal;
       symbol.size_bytes = element;
-      symbol.value = AllocateLocal(element, variable.space == ".param" ? std::max(alignment, 8u) : alignment);
+      symbol.value =
+          AllocateLocal(element, variable.space == ".param" ? std::max(alignment, 8u) : alignment);
       if (name.count == 0) scopes_[scope_].symbols[name.text] = symbol;
     }
   }
@@ -210,7 +263,8 @@ Symbol Decoder::FindSymbol(std::string_view name) const {
 
 void Decoder::DecodeStatement(const ptx::Instruction& instruction) {
   const auto statement = static_cast<uint32_t>(out_.statements.size());
-  out_.statements.push_back({instruction.position.line, instruction.position.column, instruction.loc});
+  out_.statements.push_back(
+      {instruction.position.line, instruction.position.column, instruction.loc});
   const size_t first = out_.code.size();
   const size_t first_use = label_uses_.size();
   supported_ = true;
@@ -276,7 +330,8 @@ void Decoder::ResolveLabels() {
   }
 }
 
-void DecodeFunction(const Program::Impl& program, const ptx::Function& source, const Kernel* kernel, Function& out) {
+void DecodeFunction(const Program::Impl& program, const ptx::Function& source, const Kernel* kernel,
+                    Function& out) {
   Decoder(program, source, kernel, out).Run();
 }
 

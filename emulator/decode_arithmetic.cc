@@ -26,7 +26,8 @@ std::string IntegerBits(Type type) { return std::string(BitsName(ShiftOf(type)))
 }  // namespace
 
 // `operation` of an f32, f64 or half type with its rounding, .ftz and .sat.
-bool Decoder::FloatOperation(const ptx::Instruction& in, std::string operation, Type type, size_t sources) {
+bool Decoder::FloatOperation(const ptx::Instruction& in, std::string operation, Type type,
+                             size_t sources) {
   if (in.operands.size() != sources + 1) return false;
   const bool flush = in.Has(".ftz");
   Ref s[3] = {kNoRef, kNoRef, kNoRef};
@@ -56,7 +57,8 @@ bool Decoder::FloatOperation(const ptx::Instruction& in, std::string operation, 
   return true;
 }
 
-bool Decoder::Carry(const ptx::Instruction& in, std::string key, bool carry_in, bool carry_out, size_t sources) {
+bool Decoder::Carry(const ptx::Instruction& in, std::string key, bool carry_in, bool carry_out,
+                    size_t sources) {
   const Type type = LastType(in);
   if (in.operands.size() != sources + 1) return false;
   Instruction use;
@@ -84,7 +86,8 @@ bool Decoder::AddSub(const ptx::Instruction& in) {
   if (in.operands.size() != 3 || type == Type::kNone) return false;
   const bool with_carry = in.opcode.ends_with("c");
   if (with_carry || in.Has(".cc")) {
-    return Carry(in, Join(is_add ? "addc" : "subc", IntegerBits(type)), with_carry, in.Has(".cc"), 2);
+    return Carry(in, Join(is_add ? "addc" : "subc", IntegerBits(type)), with_carry, in.Has(".cc"),
+                 2);
   }
   const std::string operation(is_add ? "add" : "sub");
   if (IsFloat(type)) {
@@ -123,7 +126,8 @@ bool Decoder::Multiply(const ptx::Instruction& in) {
     return true;
   }
   const Destination d = Write(in.operands[0], type);
-  EmitAlu(in.Has(".hi") ? Join("mul.hi", SignedName(type)) : Join("mul.lo", IntegerBits(type)), ShiftOf(type), d.ref, a, b);
+  EmitAlu(in.Has(".hi") ? Join("mul.hi", SignedName(type)) : Join("mul.lo", IntegerBits(type)),
+          ShiftOf(type), d.ref, a, b);
   Finish(d);
   return true;
 }
@@ -175,7 +179,8 @@ bool Decoder::MinMax(const ptx::Instruction& in) {
   if (IsFloat(type)) {
     std::string operation(in.opcode);
     if (in.Has(".NaN")) operation += ".NaN";
-    // Flushing after a NaN-aware minimum would need its own operation; f32 with both does not occur in practice.
+    // Flushing after a NaN-aware minimum would need its own operation; f32 with both does not occur
+    // in practice.
     if (in.Has(".NaN") && in.Has(".ftz") && type == Type::kF32) {
       const Ref a = Temporary(2);
       const Ref b = Temporary(2);
@@ -216,7 +221,9 @@ bool Decoder::FloatFunction(const ptx::Instruction& in) {
   return FloatOperation(in, std::string(in.opcode), type, 1);
 }
 
-bool Decoder::CopySign(const ptx::Instruction& in) { return FloatOperation(in, "copysign", LastType(in), 2); }
+bool Decoder::CopySign(const ptx::Instruction& in) {
+  return FloatOperation(in, "copysign", LastType(in), 2);
+}
 
 // rem, div, sad, mul24, dp4a, dp2a: the name and its types are the key.
 bool Decoder::IntegerSimple(const ptx::Instruction& in) {

@@ -13,7 +13,8 @@ using Kind = ptx::Operand::Kind;
 bool Decoder::Branch(const ptx::Instruction& in) {
   if (in.operands.size() != 1 || in.operands[0].kind != Kind::kSymbol) return false;
   Emit(Op::kBranch);
-  label_uses_.push_back({static_cast<uint32_t>(out_.code.size() - 1), scope_, in.operands[0].text, false});
+  label_uses_.push_back(
+      {static_cast<uint32_t>(out_.code.size() - 1), scope_, in.operands[0].text, false});
   return true;
 }
 
@@ -21,11 +22,13 @@ bool Decoder::BranchIndexed(const ptx::Instruction& in) {
   if (in.operands.size() != 2 || in.operands[1].kind != Kind::kSymbol) return false;
   const Ref index = Read(in.operands[0], Type::kU32);
   Emit(Op::kBranchTable).a = index;
-  label_uses_.push_back({static_cast<uint32_t>(out_.code.size() - 1), scope_, in.operands[1].text, true});
+  label_uses_.push_back(
+      {static_cast<uint32_t>(out_.code.size() - 1), scope_, in.operands[1].text, true});
   return true;
 }
 
-// Registers and immediates among the operands travel as slots of their own; .param arrays as bytes of the frame.
+// Registers and immediates among the operands travel as slots of their own; .param arrays as bytes
+// of the frame.
 bool Decoder::ReadSlots(const ptx::Operand& list, bool results, std::vector<Slot>& out) {
   if (list.kind != Kind::kList) return false;
   for (const ptx::Operand& operand : list.children) {
@@ -113,7 +116,9 @@ bool Decoder::Barrier(const ptx::Instruction& in) {
   size_t next = 0;
   if (in.Has(".red")) {
     if (operands.size() < 3) return false;
-    use.kind = in.Has(".popc") ? BarrierKind::kReducePopc : in.Has(".and") ? BarrierKind::kReduceAnd : BarrierKind::kReduceOr;
+    use.kind = in.Has(".popc")  ? BarrierKind::kReducePopc
+               : in.Has(".and") ? BarrierKind::kReduceAnd
+                                : BarrierKind::kReduceOr;
     next = 1;
   } else if (in.Has(".arrive")) {
     use.kind = BarrierKind::kArrive;
@@ -182,7 +187,9 @@ bool Decoder::Vote(const ptx::Instruction& in) {
     d = Write(in.operands[0], Type::kB32);
     operation.d = d.ref;
   } else {
-    operation.vote = in.Has(".all") ? VoteKind::kAll : in.Has(".any") ? VoteKind::kAny : VoteKind::kUniform;
+    operation.vote = in.Has(".all")   ? VoteKind::kAll
+                     : in.Has(".any") ? VoteKind::kAny
+                                      : VoteKind::kUniform;
     operation.predicate = WritePredicate(in.operands[0]);
   }
   auto* owned = Own(out_.warp_operations);
@@ -224,8 +231,9 @@ bool Decoder::Redux(const ptx::Instruction& in) {
     ReduceKind kind;
   };
   bool found = false;
-  for (const Row& row : {Row{".add", ReduceKind::kAdd}, Row{".min", ReduceKind::kMin}, Row{".max", ReduceKind::kMax},
-                         Row{".and", ReduceKind::kAnd}, Row{".or", ReduceKind::kOr}, Row{".xor", ReduceKind::kXor}}) {
+  for (const Row& row : {Row{".add", ReduceKind::kAdd}, Row{".min", ReduceKind::kMin},
+                         Row{".max", ReduceKind::kMax}, Row{".and", ReduceKind::kAnd},
+                         Row{".or", ReduceKind::kOr}, Row{".xor", ReduceKind::kXor}}) {
     if (!in.Has(row.name)) continue;
     operation.reduce = row.kind;
     found = true;

@@ -36,10 +36,14 @@ Space ParseSpace(const ptx::Instruction& in) {
 
 uint64_t WindowOf(Space space) {
   switch (space) {
-    case Space::kShared: return kSharedWindow;
-    case Space::kLocal: return kLocalWindow;
-    case Space::kParameter: return kParameterWindow;
-    default: return 0;
+    case Space::kShared:
+      return kSharedWindow;
+    case Space::kLocal:
+      return kLocalWindow;
+    case Space::kParameter:
+      return kParameterWindow;
+    default:
+      return 0;
   }
 }
 
@@ -58,7 +62,8 @@ bool Decoder::Move(const ptx::Instruction& in) {
   const size_t before = out_.code.size();
   const Ref source = Read(in.operands[1], type);
   const Destination d = Write(in.operands[0], type);
-  if (out_.code.size() == before + 1 && out_.code.back().op == Op::kSpecial && d.final_ref == kNoRef) {
+  if (out_.code.size() == before + 1 && out_.code.back().op == Op::kSpecial &&
+      d.final_ref == kNoRef) {
     out_.code.back().d = d.ref;  // straight into the register
     return true;
   }
@@ -83,8 +88,8 @@ bool Decoder::Pack(const ptx::Instruction& in, Type type) {
   for (; count > 1; count /= 2, ++shift) {
     for (size_t i = 0; i < count / 2; ++i) {
       const Ref wide = count == 2 ? d.ref : Temporary(static_cast<uint8_t>(shift + 1));
-      EmitAlu("pack." + std::string(BitsName(shift)), static_cast<uint8_t>(shift + 1), wide, values[2 * i],
-              values[2 * i + 1]);
+      EmitAlu("pack." + std::string(BitsName(shift)), static_cast<uint8_t>(shift + 1), wide,
+              values[2 * i], values[2 * i + 1]);
       values[i] = wide;
     }
   }
@@ -99,12 +104,14 @@ bool Decoder::Unpack(const ptx::Instruction& in, Type type) {
   uint8_t shift = ShiftOf(type);
   Ref values[8] = {Read(in.operands[1], type)};
   if (count == 2 && shift > 0) {
-    // The common case needs no temporaries: the halves are narrower registers than the source, so they never overlap.
+    // The common case needs no temporaries: the halves are narrower registers than the source, so
+    // they never overlap.
     --shift;
     for (size_t i = 0; i < 2; ++i) {
       if (parts[i].kind == Kind::kSink) continue;
       const Destination d = Write(parts[i], BitsType(shift));
-      EmitAlu((i == 0 ? "unpack.low." : "unpack.high.") + std::string(BitsName(shift)), shift, d.ref, values[0]);
+      EmitAlu((i == 0 ? "unpack.low." : "unpack.high.") + std::string(BitsName(shift)), shift,
+              d.ref, values[0]);
       Finish(d);
     }
     return true;
@@ -142,7 +149,8 @@ bool Decoder::Convert(const ptx::Instruction& in) {
   EmitAlu("mov." + std::string(BitsName(ShiftOf(to))), ShiftOf(to), d.ref, result);
   // The last operation writes the register itself, if it wrote a temporary of the same width.
   const size_t count = out_.code.size();
-  if (count >= 2 && out_.code[count - 2].op == Op::kAlu && out_.code[count - 2].d == result && result != source) {
+  if (count >= 2 && out_.code[count - 2].op == Op::kAlu && out_.code[count - 2].d == result &&
+      result != source) {
     out_.code.pop_back();
     out_.code.back().d = d.ref;
   }
@@ -163,20 +171,22 @@ bool Decoder::ConvertPacked(const ptx::Instruction& in, Type to) {
 
 Ref Decoder::ConvertTo(const ptx::Instruction& in, Ref from, Type from_type, Type to_type) {
   if (IsFloat(from_type)) {
-    return IsFloat(to_type) ? FloatToFloat(in, from, from_type, to_type) : FloatToInteger(in, from, from_type, to_type);
+    return IsFloat(to_type) ? FloatToFloat(in, from, from_type, to_type)
+                            : FloatToInteger(in, from, from_type, to_type);
   }
   if (IsFloat(to_type)) return IntegerToFloat(in, from, from_type, to_type);
   if (!in.Has(".sat")) {
     if (ShiftOf(from_type) == ShiftOf(to_type)) return from;
     const Ref to = Temporary(ShiftOf(to_type));
-    EmitAlu("move." + std::to_string(8u << ShiftOf(to_type)) + "." + std::string(SignedName(from_type)),
-            ShiftOf(to_type), to, from);
+    EmitAlu(
+        "move." + std::to_string(8u << ShiftOf(to_type)) + "." + std::string(SignedName(from_type)),
+        ShiftOf(to_type), to, from);
     return to;
   }
   const Ref wide = Resize(from, from_type, 3);
   const Ref to = Temporary(ShiftOf(to_type));
-  EmitAlu("clamp." + std::string(SignedName(to_type)) + (IsSigned(from_type) ? ".s64" : ".u64"), ShiftOf(to_type), to,
-          wide);
+  EmitAlu("clamp." + std::string(SignedName(to_type)) + (IsSigned(from_type) ? ".s64" : ".u64"),
+          ShiftOf(to_type), to, wide);
   return to;
 }
 
@@ -193,7 +203,8 @@ Ref Decoder::FloatToInteger(const ptx::Instruction& in, Ref from, Type from_type
   const std::string rounding = IntegerRounding(in);
   if (rounding != "rzi" || in.Has(".ftz")) {
     const Ref rounded = Temporary(shift);
-    EmitAlu("round." + (rounding.empty() ? "rzi" : rounding) + (in.Has(".ftz") && type == Type::kF32 ? ".ftz." : ".") + name,
+    EmitAlu("round." + (rounding.empty() ? "rzi" : rounding) +
+                (in.Has(".ftz") && type == Type::kF32 ? ".ftz." : ".") + name,
             shift, rounded, from);
     from = rounded;
   }
@@ -219,7 +230,8 @@ Ref Decoder::IntegerToFloat(const ptx::Instruction& in, Ref from, Type from_type
     return half;
   }
   const Ref to = Temporary(ShiftOf(to_type));
-  EmitAlu("cvt" + rounding + "." + std::string(NameOf(to_type)) + "." + source, ShiftOf(to_type), to, from);
+  EmitAlu("cvt" + rounding + "." + std::string(NameOf(to_type)) + "." + source, ShiftOf(to_type),
+          to, from);
   if (in.Has(".sat")) EmitAlu("sat." + std::string(NameOf(to_type)), ShiftOf(to_type), to, to);
   return to;
 }
@@ -240,7 +252,9 @@ Ref Decoder::FloatToFloat(const ptx::Instruction& in, Ref from, Type from_type, 
     type = Type::kF32;
   }
   if (!integral.empty()) {
-    value = apply("round." + integral + (flush && type == Type::kF32 ? ".ftz." : ".") + std::string(NameOf(type)), type, value);
+    value = apply("round." + integral + (flush && type == Type::kF32 ? ".ftz." : ".") +
+                      std::string(NameOf(type)),
+                  type, value);
   } else if (flush && type == Type::kF32) {
     value = apply("flush.f32", type, value);
   }
@@ -248,10 +262,13 @@ Ref Decoder::FloatToFloat(const ptx::Instruction& in, Ref from, Type from_type, 
   if (type != to_type) {
     std::string rounding = FloatRounding(in);
     if (in.Has(".rna")) rounding = ".rna";
-    value = apply("cvt" + rounding + "." + std::string(NameOf(to_type)) + "." + std::string(NameOf(type)), to_type, value);
+    value = apply(
+        "cvt" + rounding + "." + std::string(NameOf(to_type)) + "." + std::string(NameOf(type)),
+        to_type, value);
     if (flush && to_type == Type::kF32) value = apply("flush.f32", to_type, value);
   }
-  if (in.Has(".relu") && IsHalf(to_type)) value = apply("relu." + std::string(NameOf(to_type)), to_type, value);
+  if (in.Has(".relu") && IsHalf(to_type))
+    value = apply("relu." + std::string(NameOf(to_type)), to_type, value);
   if (in.Has(".satfinite")) supported_ = false;
   return value;
 }

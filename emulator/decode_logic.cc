@@ -16,8 +16,9 @@ std::string Key(std::string_view operation, std::string_view type) {
 // The relation of set and setp without its dot; empty if there is none.
 std::string_view Relation(const ptx::Instruction& in) {
   for (std::string_view modifier : in.modifiers) {
-    for (std::string_view known : {".eq", ".ne", ".lt", ".le", ".gt", ".ge", ".lo", ".ls", ".hi", ".hs", ".equ",
-                                   ".neu", ".ltu", ".leu", ".gtu", ".geu", ".num", ".nan"}) {
+    for (std::string_view known :
+         {".eq", ".ne", ".lt", ".le", ".gt", ".ge", ".lo", ".ls", ".hi", ".hs", ".equ", ".neu",
+          ".ltu", ".leu", ".gtu", ".geu", ".num", ".nan"}) {
       if (modifier == known) return known.substr(1);
     }
   }
@@ -63,8 +64,8 @@ bool Decoder::Shift(const ptx::Instruction& in) {
   const Ref a = Read(in.operands[1], type);
   const Ref amount = Read(in.operands[2], Type::kU32);
   const Destination d = Write(in.operands[0], type);
-  EmitAlu(in.opcode == "shl" ? Key("shl", BitsName(ShiftOf(type))) : Key("shr", SignedName(type)), ShiftOf(type), d.ref,
-          a, amount);
+  EmitAlu(in.opcode == "shl" ? Key("shl", BitsName(ShiftOf(type))) : Key("shr", SignedName(type)),
+          ShiftOf(type), d.ref, a, amount);
   Finish(d);
   return true;
 }
@@ -93,7 +94,8 @@ bool Decoder::BitField(const ptx::Instruction& in) {
     const Ref a = Read(in.operands[1], type);
     const Ref b = Read(in.operands[2], type);
     const Ref field = Temporary(2);
-    EmitAlu("pack.field.b32", 2, field, Read(in.operands[3], Type::kU32), Read(in.operands[4], Type::kU32));
+    EmitAlu("pack.field.b32", 2, field, Read(in.operands[3], Type::kU32),
+            Read(in.operands[4], Type::kU32));
     const Destination d = Write(in.operands[0], type);
     EmitAlu(Key("bfi", BitsName(ShiftOf(type))), ShiftOf(type), d.ref, a, b, field);
     Finish(d);
@@ -180,7 +182,8 @@ void Decoder::Compare(const ptx::Instruction& in, Type type, Ref d, Ref a, Ref b
   } else if (relation == "eq" || relation == "ne") {
     EmitCompare(Key(relation, BitsName(ShiftOf(type))), d, a, b);
   } else {
-    EmitCompare(Key(relation, SignedName(relation == written ? type : BitsType(ShiftOf(type)))), d, a, b);
+    EmitCompare(Key(relation, SignedName(relation == written ? type : BitsType(ShiftOf(type)))), d,
+                a, b);
   }
 }
 
@@ -222,7 +225,9 @@ bool Decoder::SetPredicate(const ptx::Instruction& in) {
   Instruction& out = Emit(Op::kCompareCombine);
   out.a = relation;
   out.c = source;
-  out.extra = static_cast<uint8_t>(in.Has(".or") ? PredicateOp::kOr : in.Has(".xor") ? PredicateOp::kXor : PredicateOp::kAnd);
+  out.extra = static_cast<uint8_t>(in.Has(".or")    ? PredicateOp::kOr
+                                   : in.Has(".xor") ? PredicateOp::kXor
+                                                    : PredicateOp::kAnd);
   out.d = WritePredicate(pair ? result.children[0] : result);
   out.q = pair ? WritePredicate(result.children[1]) : kNoRef;
   return true;
@@ -240,8 +245,10 @@ bool Decoder::Set(const ptx::Instruction& in) {
   const Ref extra = combine ? ReadPredicate(in.operands[3]) : kNoRef;
   const auto combined = [&](Ref relation) {
     if (!combine) return;
-    EmitPredicate(in.Has(".or") ? PredicateOp::kOr : in.Has(".xor") ? PredicateOp::kXor : PredicateOp::kAnd, relation,
-                  relation, extra);
+    EmitPredicate(in.Has(".or")    ? PredicateOp::kOr
+                  : in.Has(".xor") ? PredicateOp::kXor
+                                   : PredicateOp::kAnd,
+                  relation, relation, extra);
   };
   const auto yes = [](Type t) -> uint64_t {
     if (t == Type::kF32) return 0x3f800000u;
@@ -296,8 +303,8 @@ bool Decoder::Slct(const ptx::Instruction& in) {
   const Ref b = Read(in.operands[2], type);
   const Ref c = Read(in.operands[3], condition);
   const Destination d = Write(in.operands[0], type);
-  EmitAlu("slct." + std::string(BitsName(ShiftOf(type))) + "." + std::string(NameOf(condition)), ShiftOf(type), d.ref, a,
-          b, c);
+  EmitAlu("slct." + std::string(BitsName(ShiftOf(type))) + "." + std::string(NameOf(condition)),
+          ShiftOf(type), d.ref, a, b, c);
   Finish(d);
   return true;
 }

@@ -12,10 +12,12 @@ using Kind = ptx::Operand::Kind;
 Space AccessSpace(const ptx::Instruction& in) {
   for (std::string_view modifier : in.modifiers) {
     if (modifier == ".global") return Space::kGlobal;
-    if (modifier == ".shared" || modifier == ".shared::cta" || modifier == ".shared::cluster") return Space::kShared;
+    if (modifier == ".shared" || modifier == ".shared::cta" || modifier == ".shared::cluster")
+      return Space::kShared;
     if (modifier == ".local") return Space::kLocal;
     if (modifier == ".const") return Space::kConst;
-    if (modifier == ".param" || modifier == ".param::entry" || modifier == ".param::func") return Space::kParameter;
+    if (modifier == ".param" || modifier == ".param::entry" || modifier == ".param::func")
+      return Space::kParameter;
   }
   return Space::kGeneric;
 }
@@ -26,10 +28,11 @@ std::optional<AtomicOp> ParseAtomicOp(const ptx::Instruction& in) {
     AtomicOp operation;
   };
   constexpr Row kRows[] = {
-      {".add", AtomicOp::kAdd},      {".min", AtomicOp::kMin},         {".max", AtomicOp::kMax},
-      {".and", AtomicOp::kAnd},      {".or", AtomicOp::kOr},           {".xor", AtomicOp::kXor},
-      {".exch", AtomicOp::kExchange}, {".cas", AtomicOp::kCompareSwap}, {".inc", AtomicOp::kIncrement},
-      {".dec", AtomicOp::kDecrement},
+      {".add", AtomicOp::kAdd},       {".min", AtomicOp::kMin},
+      {".max", AtomicOp::kMax},       {".and", AtomicOp::kAnd},
+      {".or", AtomicOp::kOr},         {".xor", AtomicOp::kXor},
+      {".exch", AtomicOp::kExchange}, {".cas", AtomicOp::kCompareSwap},
+      {".inc", AtomicOp::kIncrement}, {".dec", AtomicOp::kDecrement},
   };
   for (const Row& row : kRows) {
     if (in.Has(row.name)) return row.operation;
@@ -39,21 +42,36 @@ std::optional<AtomicOp> ParseAtomicOp(const ptx::Instruction& in) {
 
 std::optional<ScalarType> AtomicType(Type type) {
   switch (type) {
-    case Type::kB16: return ScalarType::kB16;
-    case Type::kB32: return ScalarType::kB32;
-    case Type::kB64: return ScalarType::kB64;
-    case Type::kU16: return ScalarType::kU16;
-    case Type::kU32: return ScalarType::kU32;
-    case Type::kU64: return ScalarType::kU64;
-    case Type::kS32: return ScalarType::kS32;
-    case Type::kS64: return ScalarType::kS64;
-    case Type::kF16: return ScalarType::kF16;
-    case Type::kF16x2: return ScalarType::kF16x2;
-    case Type::kBf16: return ScalarType::kBf16;
-    case Type::kBf16x2: return ScalarType::kBf16x2;
-    case Type::kF32: return ScalarType::kF32;
-    case Type::kF64: return ScalarType::kF64;
-    default: return std::nullopt;
+    case Type::kB16:
+      return ScalarType::kB16;
+    case Type::kB32:
+      return ScalarType::kB32;
+    case Type::kB64:
+      return ScalarType::kB64;
+    case Type::kU16:
+      return ScalarType::kU16;
+    case Type::kU32:
+      return ScalarType::kU32;
+    case Type::kU64:
+      return ScalarType::kU64;
+    case Type::kS32:
+      return ScalarType::kS32;
+    case Type::kS64:
+      return ScalarType::kS64;
+    case Type::kF16:
+      return ScalarType::kF16;
+    case Type::kF16x2:
+      return ScalarType::kF16x2;
+    case Type::kBf16:
+      return ScalarType::kBf16;
+    case Type::kBf16x2:
+      return ScalarType::kBf16x2;
+    case Type::kF32:
+      return ScalarType::kF32;
+    case Type::kF64:
+      return ScalarType::kF64;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -72,7 +90,8 @@ uint8_t VectorCount(const ptx::Instruction& in) {
 
 }  // namespace
 
-// Sets space, offset and address width of `access` and returns the lane array that holds the base address.
+// Sets space, offset and address width of `access` and returns the lane array that holds the base
+// address.
 bool Decoder::ReadAddress(const ptx::Operand& operand, MemoryAccess& access, Ref* address) {
   if (!operand.IsAddress() || operand.children.size() != 1) return false;
   const ptx::Operand& base = operand.children[0];
@@ -106,7 +125,8 @@ bool Decoder::ReadAddress(const ptx::Operand& operand, MemoryAccess& access, Ref
 
 void Decoder::ReadQualifiers(const ptx::Instruction& in, MemoryAccess& access) {
   for (std::string_view modifier : in.modifiers) {
-    if (modifier == ".volatile" || modifier == ".relaxed" || modifier == ".mmio") access.strong = true;
+    if (modifier == ".volatile" || modifier == ".relaxed" || modifier == ".mmio")
+      access.strong = true;
     if (modifier == ".acquire" || modifier == ".acq_rel") access.strong = access.acquire = true;
     if (modifier == ".release" || modifier == ".acq_rel") access.strong = access.release = true;
   }
@@ -114,9 +134,12 @@ void Decoder::ReadQualifiers(const ptx::Instruction& in, MemoryAccess& access) {
 
 bool Decoder::Load(const ptx::Instruction& in) {
   const Type type = LastType(in);
-  if (in.operands.size() < 2 || !in.operands[1].IsAddress() || in.operands[1].children.empty()) return false;
+  if (in.operands.size() < 2 || !in.operands[1].IsAddress() || in.operands[1].children.empty())
+    return false;
   const auto elements = Elements(in.operands[0]);
-  if (elements.size() > 8 || elements.size() != VectorCount(in) || type == Type::kNone || type == Type::kPred) return false;
+  if (elements.size() > 8 || elements.size() != VectorCount(in) || type == Type::kNone ||
+      type == Type::kPred)
+    return false;
   MemoryAccess access;
   access.space = AccessSpace(in);
   access.element_shift = ShiftOf(type);
@@ -131,23 +154,26 @@ bool Decoder::Load(const ptx::Instruction& in) {
     }
     if (!elements[i].IsRegister() || IsPredicate(elements[i].reg)) return false;
     const uint8_t shift = RegisterShift(elements[i].reg);
-    if (shift < access.element_shift || (have_width && shift != access.register_shift)) return false;
+    if (shift < access.element_shift || (have_width && shift != access.register_shift))
+      return false;
     access.register_shift = shift;
     have_width = true;
     access.registers[i] = RegisterRef(elements[i].reg);
   }
   if (!have_width) access.register_shift = access.element_shift;
   if (access.register_shift != access.element_shift) {
-    access.resize = lanes_.FindAlu("move." + std::to_string(8u << access.register_shift) + "." +
-                                   std::string(SignedName(IsInteger(type) ? type : BitsType(access.element_shift))));
+    access.resize = lanes_.FindAlu(
+        "move." + std::to_string(8u << access.register_shift) + "." +
+        std::string(SignedName(IsInteger(type) ? type : BitsType(access.element_shift))));
   }
 
   const ptx::Operand& base = in.operands[1].children[0];
   if (base.kind == Kind::kSymbol) {
     const Symbol symbol = FindSymbol(base.text);
     const int64_t offset = base.offset + in.operands[1].offset;
-    const bool inside = offset >= 0 && static_cast<uint64_t>(offset) + access.access_bytes() <= symbol.size_bytes &&
-                        offset % access.access_bytes() == 0;
+    const bool inside =
+        offset >= 0 && static_cast<uint64_t>(offset) + access.access_bytes() <= symbol.size_bytes &&
+        offset % access.access_bytes() == 0;
     if (access.space == Space::kParameter && symbol.kind == Symbol::Kind::kKernelParameter) {
       auto* owned = Own(out_.accesses);
       *owned = access;
@@ -188,9 +214,12 @@ bool Decoder::Load(const ptx::Instruction& in) {
 bool Decoder::Store(const ptx::Instruction& in) {
   if (in.Has(".async") || in.Has(".bulk")) return false;
   const Type type = LastType(in);
-  if (in.operands.size() < 2 || !in.operands[0].IsAddress() || in.operands[0].children.empty()) return false;
+  if (in.operands.size() < 2 || !in.operands[0].IsAddress() || in.operands[0].children.empty())
+    return false;
   const auto elements = Elements(in.operands[1]);
-  if (elements.size() > 8 || elements.size() != VectorCount(in) || type == Type::kNone || type == Type::kPred) return false;
+  if (elements.size() > 8 || elements.size() != VectorCount(in) || type == Type::kNone ||
+      type == Type::kPred)
+    return false;
   MemoryAccess access;
   access.space = AccessSpace(in);
   access.element_shift = ShiftOf(type);
@@ -199,7 +228,8 @@ bool Decoder::Store(const ptx::Instruction& in) {
   // Wider registers are truncated by the store itself; immediates take the width of the others.
   access.register_shift = access.element_shift;
   for (const ptx::Operand& element : elements) {
-    if (element.IsRegister() && !IsPredicate(element.reg) && RegisterShift(element.reg) > access.register_shift) {
+    if (element.IsRegister() && !IsPredicate(element.reg) &&
+        RegisterShift(element.reg) > access.register_shift) {
       access.register_shift = RegisterShift(element.reg);
     }
   }
@@ -280,10 +310,11 @@ bool Decoder::Atomic(const ptx::Instruction& in) {
   return true;
 }
 
-// cp.async copies at once, which is one of the orders that hardware may choose; the group operations then have nothing
-// to wait for. Bulk and tensor copies are not supported yet.
+// cp.async copies at once, which is one of the orders that hardware may choose; the group
+// operations then have nothing to wait for. Bulk and tensor copies are not supported yet.
 bool Decoder::CopyAsync(const ptx::Instruction& in) {
-  if (in.modifiers.empty() || in.modifiers[0] != ".async" || in.Has(".bulk") || in.Has(".mbarrier")) return false;
+  if (in.modifiers.empty() || in.modifiers[0] != ".async" || in.Has(".bulk") || in.Has(".mbarrier"))
+    return false;
   if (in.Has(".commit_group") || in.Has(".wait_group") || in.Has(".wait_all")) return true;
   if (in.operands.size() < 3 || in.operands[2].kind != Kind::kImmediate) return false;
   const int64_t bytes = in.operands[2].value;
@@ -301,7 +332,8 @@ bool Decoder::CopyAsync(const ptx::Instruction& in) {
   if (!ReadAddress(in.operands[1], copy.source, &address)) return false;
   if (in.operands.size() > 3) {
     const ptx::Operand& extra = in.operands[3];
-    const bool is_predicate = extra.kind == Kind::kNot || (extra.IsRegister() && IsPredicate(extra.reg));
+    const bool is_predicate =
+        extra.kind == Kind::kNot || (extra.IsRegister() && IsPredicate(extra.reg));
     if (is_predicate) {
       copy.ignore_source = ReadPredicate(extra);
     } else if (!in.Has(".L2::cache_hint") || in.operands.size() > 4) {

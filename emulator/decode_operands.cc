@@ -1,4 +1,5 @@
-// Operands of the decoder: registers, immediates, symbols and special registers become references to lane arrays.
+// Operands of the decoder: registers, immediates, symbols and special registers become references
+// to lane arrays.
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -48,6 +49,9 @@ constexpr SpecialName kSpecials[] = {
     {"%dynamic_smem_size", Special::kDynamicSharedBytes, 2},
     {"%total_smem_size", Special::kTotalSharedBytes, 2},
     {"%aggr_smem_size", Special::kTotalSharedBytes, 2},
+    // Where cooperative groups find the state of the grid barrier.
+    {"%envreg1", Special::kGridWorkspaceHigh, 2},
+    {"%envreg2", Special::kGridWorkspaceLow, 2},
     {"%clusterid.x", Special::kCtaidX, 2},
     {"%clusterid.y", Special::kCtaidY, 2},
     {"%clusterid.z", Special::kCtaidZ, 2},
@@ -99,7 +103,9 @@ uint32_t FloatToBfloatBits(double value) {
 uint8_t Decoder::RegisterShift(ptx::RegisterId id) const {
   return ShiftOf(ParseType(source_.registers[id].type));
 }
-bool Decoder::IsPredicate(ptx::RegisterId id) const { return source_.registers[id].type == ".pred"; }
+bool Decoder::IsPredicate(ptx::RegisterId id) const {
+  return source_.registers[id].type == ".pred";
+}
 bool Decoder::IsVectorRegister(ptx::RegisterId id) const {
   return !source_.registers[id].vector_type.empty() || source_.registers[id].type == ".b128";
 }
@@ -115,7 +121,8 @@ Ref Decoder::RegisterRef(ptx::RegisterId id) {
 }
 
 Ref Decoder::Temporary(uint8_t shift) {
-  frame_bytes_ = (frame_bytes_ + kLaneArrayAlignment - 1) & ~static_cast<uint32_t>(kLaneArrayAlignment - 1);
+  frame_bytes_ =
+      (frame_bytes_ + kLaneArrayAlignment - 1) & ~static_cast<uint32_t>(kLaneArrayAlignment - 1);
   const Ref ref = frame_bytes_;
   frame_bytes_ += kWarpLanes << shift;
   return ref;
@@ -147,7 +154,8 @@ Ref Decoder::PredicateConstant(bool value) { return Constant(2, value ? ~0u : 0u
 Ref Decoder::Resize(Ref from, Type type, uint8_t to_shift) {
   if (ShiftOf(type) == to_shift) return from;
   const Ref to = Temporary(to_shift);
-  EmitAlu("move." + std::to_string(8u << to_shift) + "." + std::string(SignedName(type)), to_shift, to, from);
+  EmitAlu("move." + std::to_string(8u << to_shift) + "." + std::string(SignedName(type)), to_shift,
+          to, from);
   return to;
 }
 
@@ -166,8 +174,10 @@ Ref Decoder::ReadImmediate(const ptx::Operand& operand, Type type) {
     if (IsHalf(type)) return Constant(shift, static_cast<uint64_t>(operand.value));
     value = static_cast<double>(operand.value);
   } else if (text.starts_with("0f") || text.starts_with("0F")) {
-    const auto bits = static_cast<uint32_t>(std::strtoul(std::string(text.substr(2)).c_str(), nullptr, 16));
-    if (type == Type::kF32 || type == Type::kTf32) return Constant(shift, negative ? bits ^ 0x80000000u : bits);
+    const auto bits =
+        static_cast<uint32_t>(std::strtoul(std::string(text.substr(2)).c_str(), nullptr, 16));
+    if (type == Type::kF32 || type == Type::kTf32)
+      return Constant(shift, negative ? bits ^ 0x80000000u : bits);
     float single;
     std::memcpy(&single, &bits, 4);
     value = negative ? -single : single;
@@ -231,7 +241,8 @@ Ref Decoder::SymbolAddress(const Symbol& symbol, int64_t offset, uint8_t shift) 
         const uint64_t base = is_shared ? kernel_->shared_offsets[symbol.value] : symbol.value;
         return Constant(shift, base + static_cast<uint64_t>(offset));
       }
-      // The same device function runs in kernels with different layouts and at different stack depths.
+      // The same device function runs in kernels with different layouts and at different stack
+      // depths.
       const Ref ref = Temporary(shift);
       Instruction& in = Emit(is_shared ? Op::kSharedSymbol : Op::kLocalSymbol);
       in.d = ref;
@@ -299,10 +310,11 @@ Decoder::Destination Decoder::Write(const ptx::Operand& operand, Type type) {
 
 void Decoder::Finish(const Destination& destination) {
   if (destination.final_ref == kNoRef) return;
-  EmitAlu("move." + std::to_string(8u << destination.final_shift) + "." +
-              std::string(IsFloat(destination.type) ? SignedName(BitsType(ShiftOf(destination.type)))
-                                                    : SignedName(destination.type)),
-          destination.final_shift, destination.final_ref, destination.ref);
+  EmitAlu(
+      "move." + std::to_string(8u << destination.final_shift) + "." +
+          std::string(IsFloat(destination.type) ? SignedName(BitsType(ShiftOf(destination.type)))
+                                                : SignedName(destination.type)),
+      destination.final_shift, destination.final_ref, destination.ref);
 }
 
 Ref Decoder::ReadPredicate(const ptx::Operand& operand) {
@@ -336,7 +348,8 @@ Instruction& Decoder::Emit(Op op) {
   return in;
 }
 
-void Decoder::EmitAlu(const std::string& key, uint8_t shift, Ref d, Ref a, Ref b, Ref c, uint64_t immediate) {
+void Decoder::EmitAlu(const std::string& key, uint8_t shift, Ref d, Ref a, Ref b, Ref c,
+                      uint64_t immediate) {
   const AluFn fn = lanes_.FindAlu(key);
   if (fn == nullptr) supported_ = false;
   Instruction& in = Emit(Op::kAlu);

@@ -1,5 +1,6 @@
-// Turns the PTX of one function into decoded instructions. One method per family of instructions; the files decode_*.cc
-// hold them by theme, decode.cc the walk over the body and the table of opcodes.
+// Turns the PTX of one function into decoded instructions. One method per family of instructions;
+// the files decode_*.cc hold them by theme, decode.cc the walk over the body and the table of
+// opcodes.
 #pragma once
 
 #include <map>
@@ -16,7 +17,8 @@ namespace ops_debug::emulator {
 
 class Decoder {
  public:
-  Decoder(const Program::Impl& program, const ptx::Function& source, const Kernel* kernel, Function& out);
+  Decoder(const Program::Impl& program, const ptx::Function& source, const Kernel* kernel,
+          Function& out);
   void Run();
 
  private:
@@ -42,7 +44,9 @@ class Decoder {
   Ref Constant(uint8_t shift, uint64_t bits);
   Ref PredicateConstant(bool value);
   Ref Read(const ptx::Operand& operand, Type type);
-  Ref ReadBits(const ptx::Operand& operand, uint8_t shift) { return Read(operand, BitsType(shift)); }
+  Ref ReadBits(const ptx::Operand& operand, uint8_t shift) {
+    return Read(operand, BitsType(shift));
+  }
   Ref ReadImmediate(const ptx::Operand& operand, Type type);
   Ref ReadSpecial(std::string_view name, Type type);
   Ref ReadSymbol(const ptx::Operand& operand, uint8_t shift);
@@ -50,7 +54,7 @@ class Decoder {
   Ref ReadPredicate(const ptx::Operand& operand);  // negation already applied
   Ref WritePredicate(const ptx::Operand& operand);
   struct Destination {
-    Ref ref = kNoRef;    // where the operation writes
+    Ref ref = kNoRef;        // where the operation writes
     Ref final_ref = kNoRef;  // the register, if it is wider
     uint8_t final_shift = 0;
     Type type = Type::kNone;
@@ -62,7 +66,8 @@ class Decoder {
   // ---- emission
   Instruction& Emit(Op op);
   // Looks `key` up among the lane operations; unknown keys make the instruction unsupported.
-  void EmitAlu(const std::string& key, uint8_t shift, Ref d, Ref a, Ref b = kNoRef, Ref c = kNoRef, uint64_t immediate = 0);
+  void EmitAlu(const std::string& key, uint8_t shift, Ref d, Ref a, Ref b = kNoRef, Ref c = kNoRef,
+               uint64_t immediate = 0);
   void EmitCompare(const std::string& key, Ref d, Ref a, Ref b);
   void EmitPredicate(PredicateOp operation, Ref d, Ref a, Ref b = kNoRef);
   void EmitSelect(uint8_t shift, Ref d, Ref a, Ref b, Ref predicate);
@@ -76,7 +81,8 @@ class Decoder {
   bool MinMax(const ptx::Instruction& in);
   bool NegateAbs(const ptx::Instruction& in);
   bool FloatFunction(const ptx::Instruction& in);
-  bool Carry(const ptx::Instruction& in, std::string key, bool carry_in, bool carry_out, size_t sources);
+  bool Carry(const ptx::Instruction& in, std::string key, bool carry_in, bool carry_out,
+             size_t sources);
   bool IntegerSimple(const ptx::Instruction& in);  // rem, sad, dp4a, mul24...
   bool FloatOperation(const ptx::Instruction& in, std::string operation, Type type, size_t sources);
   bool CopySign(const ptx::Instruction& in);
@@ -152,12 +158,14 @@ class Decoder {
   Ref carry_flag_ = kNoRef;
   std::map<std::pair<uint8_t, uint64_t>, Ref> constants_;
 
-  // Scopes of labels and variables. Labels can be used before they appear, so a use is stored with its scope.
+  // Scopes of labels and variables. Labels can be used before they appear, so a use is stored with
+  // its scope.
   struct Scope {
     uint32_t parent = 0;
-    std::unordered_map<std::string_view, uint32_t> labels;         // index into out_.code
+    std::unordered_map<std::string_view, uint32_t> labels;  // index into out_.code
     std::unordered_map<std::string_view, Symbol> symbols;
-    std::unordered_map<std::string_view, std::string_view> tables;  // label of a .branchtargets -> its text
+    std::unordered_map<std::string_view, std::string_view>
+        tables;  // label of a .branchtargets -> its text
   };
   std::vector<Scope> scopes_;
   uint32_t scope_ = 0;

@@ -25,8 +25,10 @@ bool Machine::ReadString(uint64_t address, std::string* out) const {
   return true;
 }
 
-// Arguments lie in memory as the CUDA ABI promotes them: 4-byte integers, 8-byte longs, doubles and pointers, aligned.
-bool Machine::Print(Warp& warp, Frame& /*frame*/, uint32_t lane, uint64_t format_address, uint64_t arguments) {
+// Arguments lie in memory as the CUDA ABI promotes them: 4-byte integers, 8-byte longs, doubles and
+// pointers, aligned.
+bool Machine::Print(Warp& warp, Frame& /*frame*/, uint32_t lane, uint64_t format_address,
+                    uint64_t arguments) {
   std::string format;
   if (!ReadString(format_address, &format)) {
     return FailAccess(warp, Space::kGlobal, format_address, lane, 1);
@@ -35,9 +37,11 @@ bool Machine::Print(Warp& warp, Frame& /*frame*/, uint32_t lane, uint64_t format
   uint64_t offset = 0;
   const auto next = [&](uint64_t bytes, uint64_t* value) {
     offset = (offset + bytes - 1) & ~(bytes - 1);
-    const std::byte* const p =
-        ResolveLane(warp, Space::kGeneric, arguments + offset, lane, static_cast<uint32_t>(bytes), false);
-    if (p == nullptr) return FailAccess(warp, Space::kGeneric, arguments + offset, lane, static_cast<uint32_t>(bytes));
+    const std::byte* const p = ResolveLane(warp, Space::kGeneric, arguments + offset, lane,
+                                           static_cast<uint32_t>(bytes), false);
+    if (p == nullptr)
+      return FailAccess(warp, Space::kGeneric, arguments + offset, lane,
+                        static_cast<uint32_t>(bytes));
     *value = 0;
     std::memcpy(value, p, bytes);
     offset += bytes;
@@ -73,7 +77,8 @@ bool Machine::Print(Warp& warp, Frame& /*frame*/, uint32_t lane, uint64_t format
     if (IsOneOf(conversion, "di")) {
       if (!next(is_long ? 8 : 4, &value)) return false;
       spec += "lld";
-      const long long number = is_long ? static_cast<long long>(value) : static_cast<int32_t>(value);
+      const long long number =
+          is_long ? static_cast<long long>(value) : static_cast<int32_t>(value);
       std::snprintf(text, sizeof(text), spec.c_str(), number);
     } else if (IsOneOf(conversion, "uoxX")) {
       if (!next(is_long ? 8 : 4, &value)) return false;
@@ -129,10 +134,11 @@ bool Machine::AssertFail(Warp& warp, Frame& frame, uint32_t lanes, const CallSit
   }
   const Block& block = *warp.block;
   char text[1024];
-  std::snprintf(text, sizeof(text), "%s:%u: %s: block: [%u,%u,%u], thread: [%u,%u,%u] Assertion `%s` failed.\n",
-                parts[1].c_str(), static_cast<uint32_t>(line), parts[2].c_str(), block.index[0], block.index[1],
-                block.index[2], warp.thread_index[0][lane], warp.thread_index[1][lane], warp.thread_index[2][lane],
-                parts[0].c_str());
+  std::snprintf(text, sizeof(text),
+                "%s:%u: %s: block: [%u,%u,%u], thread: [%u,%u,%u] Assertion `%s` failed.\n",
+                parts[1].c_str(), static_cast<uint32_t>(line), parts[2].c_str(), block.index[0],
+                block.index[1], block.index[2], warp.thread_index[0][lane],
+                warp.thread_index[1][lane], warp.thread_index[2][lane], parts[0].c_str());
   warp.block->output += text;
   return Fail(LaunchError::Code::kAssert, warp, lane,
               "assertion `" + parts[0] + "` at " + parts[1] + ":" + std::to_string(line));
@@ -141,9 +147,12 @@ bool Machine::AssertFail(Warp& warp, Frame& frame, uint32_t lanes, const CallSit
 bool Machine::CallBuiltin(Warp& warp, Split& split, const Function& callee, const CallSite& site) {
   Frame& frame = *split.frame;
   const size_t needed = callee.builtin == Builtin::kPrintf ? 2 : 1;
-  if (callee.builtin == Builtin::kUnknown || callee.builtin == Builtin::kNone || site.arguments.size() < needed) {
-    return Fail(LaunchError::Code::kUnsupportedInstruction, warp, static_cast<uint32_t>(__builtin_ctz(split.lanes)),
-                "call of " + callee.name + ", which the module does not define and the CPU device does not provide");
+  if (callee.builtin == Builtin::kUnknown || callee.builtin == Builtin::kNone ||
+      site.arguments.size() < needed) {
+    return Fail(LaunchError::Code::kUnsupportedInstruction, warp,
+                static_cast<uint32_t>(__builtin_ctz(split.lanes)),
+                "call of " + callee.name +
+                    ", which the module does not define and the CPU device does not provide");
   }
   if (callee.builtin == Builtin::kAssertFail) return AssertFail(warp, frame, split.lanes, site);
   for (uint32_t m = split.lanes; m != 0; m &= m - 1) {
@@ -152,14 +161,16 @@ bool Machine::CallBuiltin(Warp& warp, Split& split, const Function& callee, cons
     uint64_t result = 0;
     switch (callee.builtin) {
       case Builtin::kPrintf:
-        if (!Print(warp, frame, lane, first, ReadSlot(warp, frame, lane, site.arguments[1]))) return false;
+        if (!Print(warp, frame, lane, first, ReadSlot(warp, frame, lane, site.arguments[1])))
+          return false;
         break;
       case Builtin::kMalloc:
         result = first == 0 ? 0 : launch_.memory->Allocate(first);
         break;
       case Builtin::kFree:
         if (first != 0 && !launch_.memory->Free(first)) {
-          return Fail(LaunchError::Code::kIllegalAddress, warp, lane, "free of a pointer that malloc did not return");
+          return Fail(LaunchError::Code::kIllegalAddress, warp, lane,
+                      "free of a pointer that malloc did not return");
         }
         break;
       default:

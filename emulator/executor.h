@@ -1,4 +1,5 @@
-// The SIMT executor: PTX in, grids out. It knows nothing of the driver API; emulator/driver builds that on top.
+// The SIMT executor: PTX in, grids out. It knows nothing of the driver API; emulator/driver builds
+// that on top.
 #pragma once
 
 #include <cstddef>
@@ -39,12 +40,14 @@ struct KernelAttributes {
 // A decoded entry. Owned by its Program.
 class Kernel;
 
-// One loaded PTX module: decoded functions and its global and constant variables, placed in device memory.
+// One loaded PTX module: decoded functions and its global and constant variables, placed in device
+// memory.
 class Program {
  public:
-  // Parses, links and decodes `ptx`; allocates and initialises the module's variables in `memory`, which must outlive
-  // the program. Errors: syntax with its place; an instruction that the executor lacks is NOT an error here but when it
-  // is executed (a launch fails with its text and line), so one odd kernel does not make a library unusable.
+  // Parses, links and decodes `ptx`; allocates and initialises the module's variables in `memory`,
+  // which must outlive the program. Errors: syntax with its place; an instruction that the executor
+  // lacks is NOT an error here but when it is executed (a launch fails with its text and line), so
+  // one odd kernel does not make a library unusable.
   static ptx::Result<std::unique_ptr<Program>> Load(std::string_view ptx, DeviceMemory& memory);
   ~Program();
 
@@ -92,8 +95,9 @@ struct LaunchOutcome {
   uint64_t thread_instructions = 0;
 };
 
-// Runs a grid to its end on `workers` host threads (0 = one per core); blocks until done. Blocks of a cooperative
-// launch are all resident. Deterministic: a fixed order of warps within a block; blocks are independent.
+// Runs a grid to its end on `workers` host threads (0 = one per core); blocks until done. Blocks of
+// a cooperative launch are all resident. Deterministic: a fixed order of warps within a block;
+// blocks are independent.
 LaunchOutcome Run(const Program& program, const Kernel& kernel, const LaunchConfig& config,
                   const DeviceModel& model, DeviceMemory& memory, uint32_t workers);
 

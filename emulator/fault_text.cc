@@ -9,15 +9,24 @@ namespace {
 
 std::string_view CodeName(LaunchError::Code code) {
   switch (code) {
-    case LaunchError::Code::kIllegalAddress: return "illegal address";
-    case LaunchError::Code::kMisalignedAddress: return "misaligned address";
-    case LaunchError::Code::kInvalidAddressSpace: return "invalid address space";
-    case LaunchError::Code::kIllegalInstruction: return "illegal instruction";
-    case LaunchError::Code::kUnsupportedInstruction: return "unsupported instruction";
-    case LaunchError::Code::kTrap: return "trap";
-    case LaunchError::Code::kAssert: return "assertion failed";
-    case LaunchError::Code::kInvalidProgramCounter: return "invalid program counter";
-    case LaunchError::Code::kDeadlock: return "deadlock";
+    case LaunchError::Code::kIllegalAddress:
+      return "illegal address";
+    case LaunchError::Code::kMisalignedAddress:
+      return "misaligned address";
+    case LaunchError::Code::kInvalidAddressSpace:
+      return "invalid address space";
+    case LaunchError::Code::kIllegalInstruction:
+      return "illegal instruction";
+    case LaunchError::Code::kUnsupportedInstruction:
+      return "unsupported instruction";
+    case LaunchError::Code::kTrap:
+      return "trap";
+    case LaunchError::Code::kAssert:
+      return "assertion failed";
+    case LaunchError::Code::kInvalidProgramCounter:
+      return "invalid program counter";
+    case LaunchError::Code::kDeadlock:
+      return "deadlock";
   }
   return "error";
 }
@@ -47,15 +56,18 @@ std::string InstructionText(std::string_view source, const SourcePlace& place) {
 }
 
 // "`bar.sync 0;` (PTX line 12, planted.cu:18)".
-std::string DescribePlace(const Program::Impl& program, const Function& function, uint32_t statement) {
+std::string DescribePlace(const Program::Impl& program, const Function& function,
+                          uint32_t statement) {
   if (statement >= function.statements.size()) return "function " + function.name;
   const SourcePlace& place = function.statements[statement];
   const ptx::Function& source = program.Source(function);
-  std::string text = "`" + InstructionText(program.module.source(), place) + "` (PTX line " + std::to_string(place.ptx_line);
+  std::string text = "`" + InstructionText(program.module.source(), place) + "` (PTX line " +
+                     std::to_string(place.ptx_line);
   if (place.loc > 0 && place.loc < source.locs.size()) {
     const ptx::Loc& loc = source.locs[place.loc];
     const ptx::File* file = program.module.FindFile(loc.file);
-    text += ", " + (file == nullptr ? "file " + std::to_string(loc.file) : file->path) + ":" + std::to_string(loc.line);
+    text += ", " + (file == nullptr ? "file " + std::to_string(loc.file) : file->path) + ":" +
+            std::to_string(loc.line);
   }
   return text + ")";
 }

@@ -1,5 +1,5 @@
-// Initialisers of .global and .const variables: {1, 0f3F800000, name, name+8, generic(name), 0xFF00(name)}, nested by
-// dimension. Missing elements are zero (PTX ISA 9.0, section 5.4.4).
+// Initialisers of .global and .const variables: {1, 0f3F800000, name, name+8, generic(name),
+// 0xFF00(name)}, nested by dimension. Missing elements are zero (PTX ISA 9.0, section 5.4.4).
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -12,15 +12,18 @@ namespace ops_debug::emulator {
 namespace {
 
 bool IsNameCharacter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '$' || c == '%' || c == '.';
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+         c == '$' || c == '%' || c == '.';
 }
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 class Reader {
  public:
-  Reader(const Program::Impl& program, std::string_view text, Type type) : program_(program), text_(text), type_(type) {}
+  Reader(const Program::Impl& program, std::string_view text, Type type)
+      : program_(program), text_(text), type_(type) {}
 
-  // Writes at most out_bytes bytes from element 0 on. `strides`: elements per step of each dimension, outermost first.
+  // Writes at most out_bytes bytes from element 0 on. `strides`: elements per step of each
+  // dimension, outermost first.
   bool Read(const std::vector<uint64_t>& strides, std::byte* out, uint64_t out_bytes) {
     out_ = out;
     out_bytes_ = out_bytes;
@@ -35,12 +38,13 @@ class Reader {
 
  private:
   bool Fail(const std::string& reason) {
-    if (reason_.empty()) reason_ = reason + " at '" + std::string(text_.substr(position_, 24)) + "'";
+    if (reason_.empty())
+      reason_ = reason + " at '" + std::string(text_.substr(position_, 24)) + "'";
     return false;
   }
   void Skip() {
-    while (position_ < text_.size() && (text_[position_] == ' ' || text_[position_] == '\t' || text_[position_] == '\n' ||
-                                        text_[position_] == '\r')) {
+    while (position_ < text_.size() && (text_[position_] == ' ' || text_[position_] == '\t' ||
+                                        text_[position_] == '\n' || text_[position_] == '\r')) {
       ++position_;
     }
   }
@@ -109,9 +113,9 @@ class Reader {
   bool ReadNumber(std::string_view word, bool negative, uint64_t* bits) {
     std::string text(word);
     // The exponent's sign is not part of a word: 1.0e-3.
-    if ((text.back() == 'e' || text.back() == 'E') && !text.starts_with("0x") && !text.starts_with("0X") &&
-        !text.starts_with("0f") && !text.starts_with("0F") && !text.starts_with("0d") && !text.starts_with("0D") &&
-        (At('-') || At('+'))) {
+    if ((text.back() == 'e' || text.back() == 'E') && !text.starts_with("0x") &&
+        !text.starts_with("0X") && !text.starts_with("0f") && !text.starts_with("0F") &&
+        !text.starts_with("0d") && !text.starts_with("0D") && (At('-') || At('+'))) {
       text += text_[position_++];
       text += Word();
     }
@@ -135,9 +139,11 @@ class Reader {
       }
       std::memcpy(&value, &raw, 8);
     } else if (!IsFloat(type_) || IsHalf(type_)) {
-      if (text.find('.') != std::string::npos) return Fail("floating-point value for an integer variable");
+      if (text.find('.') != std::string::npos)
+        return Fail("floating-point value for an integer variable");
       const bool is_binary = text.starts_with("0b") || text.starts_with("0B");
-      const uint64_t raw = is_binary ? std::strtoull(text.c_str() + 2, nullptr, 2) : std::strtoull(text.c_str(), nullptr, 0);
+      const uint64_t raw = is_binary ? std::strtoull(text.c_str() + 2, nullptr, 2)
+                                     : std::strtoull(text.c_str(), nullptr, 0);
       *bits = negative ? -raw : raw;
       return true;
     } else {
@@ -167,12 +173,14 @@ class Reader {
   bool ReadAddress(std::string_view name, bool generic, uint64_t* bits) {
     const auto symbol = program_.module_symbols.find(name);
     if (symbol != program_.module_symbols.end()) {
-      if (symbol->second.kind != Symbol::Kind::kAddress) return Fail("address of " + std::string(name) + ", which is not a global variable");
+      if (symbol->second.kind != Symbol::Kind::kAddress)
+        return Fail("address of " + std::string(name) + ", which is not a global variable");
       *bits = symbol->second.value;
       return AddOffset(bits);
     }
     const auto function = program_.function_index.find(name);
-    if (function == program_.function_index.end() || generic) return Fail("unknown name " + std::string(name));
+    if (function == program_.function_index.end() || generic)
+      return Fail("unknown name " + std::string(name));
     *bits = program_.FunctionAddress(function->second);
     return AddOffset(bits);
   }
@@ -206,13 +214,15 @@ uint64_t CountInitializers(std::string_view initializer) {
   return count;
 }
 
-bool ApplyInitializer(const Program::Impl& program, const ptx::Variable& variable, const ptx::Variable::Name& name,
-                      std::byte* memory, uint64_t size_bytes, std::string* reason) {
+bool ApplyInitializer(const Program::Impl& program, const ptx::Variable& variable,
+                      const ptx::Variable::Name& name, std::byte* memory, uint64_t size_bytes,
+                      std::string* reason) {
   const Type type = ParseType(variable.type);
   if (type == Type::kNone || type == Type::kPred) return true;  // opaque: nothing to write
   // Strides in elements, innermost 1. A vector type is one more dimension.
   std::vector<uint64_t> dims;
-  for (std::string_view dim : name.dims) dims.push_back(dim.empty() ? 0 : std::strtoull(std::string(dim).c_str(), nullptr, 0));
+  for (std::string_view dim : name.dims)
+    dims.push_back(dim.empty() ? 0 : std::strtoull(std::string(dim).c_str(), nullptr, 0));
   if (variable.vector_type == ".v2") dims.push_back(2);
   if (variable.vector_type == ".v4") dims.push_back(4);
   std::vector<uint64_t> strides(dims.size(), 1);

@@ -1,8 +1,9 @@
-// The inner loop: executes one split of a warp until it diverges, waits, ends or has run long enough.
+// The inner loop: executes one split of a warp until it diverges, waits, ends or has run long
+// enough.
 //
-// Arithmetic works on all 32 lanes; when only some execute, it goes to a scratch array first and a blend keeps the
-// others. Lanes that do not exist any more may receive garbage, so the last warp of an odd-sized block and warps whose
-// other lanes left early run at full speed.
+// Arithmetic works on all 32 lanes; when only some execute, it goes to a scratch array first and a
+// blend keeps the others. Lanes that do not exist any more may receive garbage, so the last warp of
+// an odd-sized block and warps whose other lanes left early run at full speed.
 #include <chrono>
 #include <cstring>
 
@@ -11,22 +12,28 @@
 namespace ops_debug::emulator {
 namespace {
 
-// A loop that looks at memory which other threads change costs more of a split's credit, so that spinning threads soon
-// let the others run, while long computations keep their convergence.
+// A loop that looks at memory which other threads change costs more of a split's credit, so that
+// spinning threads soon let the others run, while long computations keep their convergence.
 constexpr int64_t kSpinCost = 4096;
 
 uint64_t NowNs() {
-  return static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                   std::chrono::steady_clock::now().time_since_epoch())
+                                   .count());
 }
 
 uint32_t Combine(PredicateOp operation, uint32_t a, uint32_t b) {
   switch (operation) {
-    case PredicateOp::kMove: return a;
-    case PredicateOp::kNot: return ~a;
-    case PredicateOp::kAnd: return a & b;
-    case PredicateOp::kOr: return a | b;
-    case PredicateOp::kXor: return a ^ b;
+    case PredicateOp::kMove:
+      return a;
+    case PredicateOp::kNot:
+      return ~a;
+    case PredicateOp::kAnd:
+      return a & b;
+    case PredicateOp::kOr:
+      return a | b;
+    case PredicateOp::kXor:
+      return a ^ b;
   }
   return 0;
 }
@@ -35,15 +42,19 @@ uint32_t Combine(PredicateOp operation, uint32_t a, uint32_t b) {
 
 bool Machine::IsInSpace(uint64_t address, Space space) const {
   switch (space) {
-    case Space::kShared: return InWindow(address, kSharedWindow);
-    case Space::kLocal: return InWindow(address, kLocalWindow);
-    case Space::kParameter: return InWindow(address, kParameterWindow);
+    case Space::kShared:
+      return InWindow(address, kSharedWindow);
+    case Space::kLocal:
+      return InWindow(address, kLocalWindow);
+    case Space::kParameter:
+      return InWindow(address, kParameterWindow);
     case Space::kConst:
       for (const auto& [name, symbol] : launch_.program->module_symbols) {
         if (symbol.is_const && address - symbol.value < symbol.size_bytes) return true;
       }
       return false;
-    default: return address - kSharedWindow >= kWindowsEnd - kSharedWindow;
+    default:
+      return address - kSharedWindow >= kWindowsEnd - kSharedWindow;
   }
 }
 
@@ -56,7 +67,8 @@ void Machine::ReadSpecial(const Warp& warp, const Instruction& in, void* out) {
     case Special::kTidX:
     case Special::kTidY:
     case Special::kTidZ:
-      std::memcpy(out, warp.thread_index[in.extra - static_cast<uint8_t>(Special::kTidX)], sizeof(warp.thread_index[0]));
+      std::memcpy(out, warp.thread_index[in.extra - static_cast<uint8_t>(Special::kTidX)],
+                  sizeof(warp.thread_index[0]));
       return;
     case Special::kLaneId:
       for (uint32_t i = 0; i < kWarpLanes; ++i) lanes[i] = i;
@@ -76,20 +88,48 @@ void Machine::ReadSpecial(const Warp& warp, const Instruction& in, void* out) {
     case Special::kLaneMaskGe:
       for (uint32_t i = 0; i < kWarpLanes; ++i) lanes[i] = ~((1u << i) - 1);
       return;
-    case Special::kNtidX: uniform = launch_.block.x; break;
-    case Special::kNtidY: uniform = launch_.block.y; break;
-    case Special::kNtidZ: uniform = launch_.block.z; break;
-    case Special::kCtaidX: uniform = block.index[0]; break;
-    case Special::kCtaidY: uniform = block.index[1]; break;
-    case Special::kCtaidZ: uniform = block.index[2]; break;
-    case Special::kNctaidX: uniform = launch_.grid.x; break;
-    case Special::kNctaidY: uniform = launch_.grid.y; break;
-    case Special::kNctaidZ: uniform = launch_.grid.z; break;
-    case Special::kWarpId: uniform = warp.index; break;
-    case Special::kWarpCount: uniform = 64; break;
-    case Special::kSmId: uniform = block.number % launch_.model->multiprocessors; break;
-    case Special::kSmCount: uniform = launch_.model->multiprocessors; break;
-    case Special::kGridId: uniform = launch_.grid_id; break;
+    case Special::kNtidX:
+      uniform = launch_.block.x;
+      break;
+    case Special::kNtidY:
+      uniform = launch_.block.y;
+      break;
+    case Special::kNtidZ:
+      uniform = launch_.block.z;
+      break;
+    case Special::kCtaidX:
+      uniform = block.index[0];
+      break;
+    case Special::kCtaidY:
+      uniform = block.index[1];
+      break;
+    case Special::kCtaidZ:
+      uniform = block.index[2];
+      break;
+    case Special::kNctaidX:
+      uniform = launch_.grid.x;
+      break;
+    case Special::kNctaidY:
+      uniform = launch_.grid.y;
+      break;
+    case Special::kNctaidZ:
+      uniform = launch_.grid.z;
+      break;
+    case Special::kWarpId:
+      uniform = warp.index;
+      break;
+    case Special::kWarpCount:
+      uniform = 64;
+      break;
+    case Special::kSmId:
+      uniform = block.number % launch_.model->multiprocessors;
+      break;
+    case Special::kSmCount:
+      uniform = launch_.model->multiprocessors;
+      break;
+    case Special::kGridId:
+      uniform = launch_.grid_id;
+      break;
     case Special::kClock:
     case Special::kClock64:
     case Special::kGlobalTimer:
@@ -98,17 +138,33 @@ void Machine::ReadSpecial(const Warp& warp, const Instruction& in, void* out) {
       synchronising_ = true;
       break;
     case Special::kClockHigh:
-    case Special::kGlobalTimerHigh: uniform = NowNs() >> 32; break;
-    case Special::kDynamicSharedBytes: uniform = launch_.dynamic_shared_bytes; break;
-    case Special::kTotalSharedBytes: uniform = launch_.total_shared_bytes; break;
-    case Special::kZero: break;
-    case Special::kOne: uniform = 1; break;
+    case Special::kGlobalTimerHigh:
+      uniform = NowNs() >> 32;
+      break;
+    case Special::kDynamicSharedBytes:
+      uniform = launch_.dynamic_shared_bytes;
+      break;
+    case Special::kTotalSharedBytes:
+      uniform = launch_.total_shared_bytes;
+      break;
+    case Special::kGridWorkspaceHigh:
+      uniform = launch_.grid_workspace >> 32;
+      break;
+    case Special::kGridWorkspaceLow:
+      uniform = launch_.grid_workspace & 0xffffffffu;
+      break;
+    case Special::kZero:
+      break;
+    case Special::kOne:
+      uniform = 1;
+      break;
   }
   lanes_.splat[in.width](out, uniform);
 }
 
 // Splats each element of `source` over its register.
-void Machine::LoadUniform(const Instruction& in, Frame& frame, uint32_t active, const std::byte* source) {
+void Machine::LoadUniform(const Instruction& in, Frame& frame, uint32_t active,
+                          const std::byte* source) {
   const MemoryAccess& access = *in.fn.access;
   const uint32_t element_bytes = 1u << access.element_shift;
   for (uint32_t k = 0; k < access.count; ++k) {
@@ -133,7 +189,8 @@ void Machine::LoadParameter(const Instruction& in, Frame& frame, uint32_t active
   const uint64_t bytes = in.fn.access->access_bytes();
   const uint64_t offset = in.immediate;
   alignas(16) std::byte nothing[64] = {};
-  const bool inside = bytes <= launch_.parameters.size() && offset <= launch_.parameters.size() - bytes;
+  const bool inside =
+      bytes <= launch_.parameters.size() && offset <= launch_.parameters.size() - bytes;
   LoadUniform(in, frame, active, inside ? launch_.parameters.data() + offset : nothing);
 }
 
@@ -151,7 +208,8 @@ bool Machine::SplitByTable(Warp& warp, Split& split, const Instruction& in, uint
     }
     if (index[lane] >= table.targets.size()) {
       return Fail(LaunchError::Code::kInvalidProgramCounter, warp, lane,
-                  "branch index " + std::to_string(index[lane]) + " into a table of " + std::to_string(table.targets.size()));
+                  "branch index " + std::to_string(index[lane]) + " into a table of " +
+                      std::to_string(table.targets.size()));
     }
     rest &= ~same;
     if (rest == 0) {
@@ -219,13 +277,15 @@ restart:
         const uint32_t source = PredicateAt(frame, in.c);
         const auto operation = static_cast<PredicateOp>(in.extra);
         SetPredicate(frame, in.d, Combine(operation, relation, source), active);
-        if (in.q != kNoRef) SetPredicate(frame, in.q, Combine(operation, ~relation, source), active);
+        if (in.q != kNoRef)
+          SetPredicate(frame, in.q, Combine(operation, ~relation, source), active);
         ++pc;
         continue;
       }
       case Op::kPredicate:
         SetPredicate(frame, in.d,
-                     Combine(static_cast<PredicateOp>(in.extra), PredicateAt(frame, in.a), PredicateAt(frame, in.b)),
+                     Combine(static_cast<PredicateOp>(in.extra), PredicateAt(frame, in.a),
+                             PredicateAt(frame, in.b)),
                      active);
         ++pc;
         continue;
@@ -242,7 +302,8 @@ restart:
       }
       case Op::kCarry: {
         const uint32_t carry_in = (in.extra & 1) != 0 ? PredicateAt(frame, in.q) : 0;
-        const uint32_t carry_out = in.fn.carry(scratch_.data(), at(in.a), at(in.b), in.c == kNoRef ? nullptr : at(in.c), carry_in);
+        const uint32_t carry_out = in.fn.carry(scratch_.data(), at(in.a), at(in.b),
+                                               in.c == kNoRef ? nullptr : at(in.c), carry_in);
         lanes_.blend[in.width](at(in.d), scratch_.data(), active);
         if ((in.extra & 2) != 0) SetPredicate(frame, in.q, carry_out, active);
         ++pc;
@@ -395,10 +456,12 @@ restart:
         run_start = code[pc].ordinal;
         continue;
       case Op::kTrap:
-        Fail(LaunchError::Code::kTrap, warp, static_cast<uint32_t>(__builtin_ctz(active)), "trap executed");
+        Fail(LaunchError::Code::kTrap, warp, static_cast<uint32_t>(__builtin_ctz(active)),
+             "trap executed");
         goto fault;
       case Op::kUnsupported:
-        Fail(LaunchError::Code::kUnsupportedInstruction, warp, static_cast<uint32_t>(__builtin_ctz(active)),
+        Fail(LaunchError::Code::kUnsupportedInstruction, warp,
+             static_cast<uint32_t>(__builtin_ctz(active)),
              "the CPU device does not support this instruction yet");
         goto fault;
     }

@@ -1,5 +1,5 @@
-// Loads, stores and asynchronous copies. Three ways, fastest first: all lanes side by side in memory (one check, one
-// vector copy), all lanes at one address, and lane by lane.
+// Loads, stores and asynchronous copies. Three ways, fastest first: all lanes side by side in
+// memory (one check, one vector copy), all lanes at one address, and lane by lane.
 #include <cstdio>
 #include <cstring>
 
@@ -14,27 +14,35 @@ void Gather(std::byte* const* pointers, size_t offset, void* out, uint32_t lanes
   auto* d = static_cast<R*>(out);
   if (lanes == kAllLanes) {
     for (uint32_t i = 0; i < kWarpLanes; ++i) {
-      d[i] = static_cast<R>(__atomic_load_n(reinterpret_cast<const E*>(pointers[i] + offset), __ATOMIC_RELAXED));
+      d[i] = static_cast<R>(
+          __atomic_load_n(reinterpret_cast<const E*>(pointers[i] + offset), __ATOMIC_RELAXED));
     }
     return;
   }
   for (; lanes != 0; lanes &= lanes - 1) {
     const auto i = static_cast<uint32_t>(__builtin_ctz(lanes));
-    d[i] = static_cast<R>(__atomic_load_n(reinterpret_cast<const E*>(pointers[i] + offset), __ATOMIC_RELAXED));
+    d[i] = static_cast<R>(
+        __atomic_load_n(reinterpret_cast<const E*>(pointers[i] + offset), __ATOMIC_RELAXED));
   }
 }
 
 template <class E>
-void GatherInto(uint32_t register_shift, std::byte* const* pointers, size_t offset, void* out, uint32_t lanes) {
+void GatherInto(uint32_t register_shift, std::byte* const* pointers, size_t offset, void* out,
+                uint32_t lanes) {
   switch (register_shift) {
-    case 0: return Gather<E, uint8_t>(pointers, offset, out, lanes);
-    case 1: return Gather<E, uint16_t>(pointers, offset, out, lanes);
-    case 2: return Gather<E, uint32_t>(pointers, offset, out, lanes);
-    default: return Gather<E, uint64_t>(pointers, offset, out, lanes);
+    case 0:
+      return Gather<E, uint8_t>(pointers, offset, out, lanes);
+    case 1:
+      return Gather<E, uint16_t>(pointers, offset, out, lanes);
+    case 2:
+      return Gather<E, uint32_t>(pointers, offset, out, lanes);
+    default:
+      return Gather<E, uint64_t>(pointers, offset, out, lanes);
   }
 }
 
-void GatherElement(const MemoryAccess& access, std::byte* const* pointers, size_t offset, void* out, uint32_t lanes) {
+void GatherElement(const MemoryAccess& access, std::byte* const* pointers, size_t offset, void* out,
+                   uint32_t lanes) {
   const uint32_t shift = access.register_shift;
   switch (access.element_shift) {
     case 0:
@@ -56,35 +64,50 @@ void Scatter(std::byte* const* pointers, size_t offset, const void* in, uint32_t
   const auto* s = static_cast<const R*>(in);
   for (; lanes != 0; lanes &= lanes - 1) {
     const auto i = static_cast<uint32_t>(__builtin_ctz(lanes));
-    __atomic_store_n(reinterpret_cast<E*>(pointers[i] + offset), static_cast<E>(s[i]), __ATOMIC_RELAXED);
+    __atomic_store_n(reinterpret_cast<E*>(pointers[i] + offset), static_cast<E>(s[i]),
+                     __ATOMIC_RELAXED);
   }
 }
 
 template <class E>
-void ScatterFrom(uint32_t register_shift, std::byte* const* pointers, size_t offset, const void* in, uint32_t lanes) {
+void ScatterFrom(uint32_t register_shift, std::byte* const* pointers, size_t offset, const void* in,
+                 uint32_t lanes) {
   switch (register_shift) {
-    case 0: return Scatter<E, uint8_t>(pointers, offset, in, lanes);
-    case 1: return Scatter<E, uint16_t>(pointers, offset, in, lanes);
-    case 2: return Scatter<E, uint32_t>(pointers, offset, in, lanes);
-    default: return Scatter<E, uint64_t>(pointers, offset, in, lanes);
+    case 0:
+      return Scatter<E, uint8_t>(pointers, offset, in, lanes);
+    case 1:
+      return Scatter<E, uint16_t>(pointers, offset, in, lanes);
+    case 2:
+      return Scatter<E, uint32_t>(pointers, offset, in, lanes);
+    default:
+      return Scatter<E, uint64_t>(pointers, offset, in, lanes);
   }
 }
 
-void ScatterElement(const MemoryAccess& access, std::byte* const* pointers, size_t offset, const void* in, uint32_t lanes) {
+void ScatterElement(const MemoryAccess& access, std::byte* const* pointers, size_t offset,
+                    const void* in, uint32_t lanes) {
   switch (access.element_shift) {
-    case 0: return ScatterFrom<uint8_t>(access.register_shift, pointers, offset, in, lanes);
-    case 1: return ScatterFrom<uint16_t>(access.register_shift, pointers, offset, in, lanes);
-    case 2: return ScatterFrom<uint32_t>(access.register_shift, pointers, offset, in, lanes);
-    default: return ScatterFrom<uint64_t>(access.register_shift, pointers, offset, in, lanes);
+    case 0:
+      return ScatterFrom<uint8_t>(access.register_shift, pointers, offset, in, lanes);
+    case 1:
+      return ScatterFrom<uint16_t>(access.register_shift, pointers, offset, in, lanes);
+    case 2:
+      return ScatterFrom<uint32_t>(access.register_shift, pointers, offset, in, lanes);
+    default:
+      return ScatterFrom<uint64_t>(access.register_shift, pointers, offset, in, lanes);
   }
 }
 
 std::string_view SpaceName(Space space) {
   switch (space) {
-    case Space::kShared: return "shared";
-    case Space::kLocal: return "local";
-    case Space::kParameter: return "parameter";
-    default: return "global";
+    case Space::kShared:
+      return "shared";
+    case Space::kLocal:
+      return "local";
+    case Space::kParameter:
+      return "parameter";
+    default:
+      return "global";
   }
 }
 
@@ -94,9 +117,10 @@ std::string Hex(uint64_t value) {
   return text;
 }
 
-// Copies between registers and 32 packed vectors, when the widths allow it. False: take the lane loop.
-bool LoadPacked(const LaneSupport& lanes, const MemoryAccess& access, std::byte* const* registers, const std::byte* source,
-                std::byte* scratch) {
+// Copies between registers and 32 packed vectors, when the widths allow it. False: take the lane
+// loop.
+bool LoadPacked(const LaneSupport& lanes, const MemoryAccess& access, std::byte* const* registers,
+                const std::byte* source, std::byte* scratch) {
   const uint32_t element = access.element_shift;
   if (access.count == 1) {
     if (access.resize == nullptr) {
@@ -107,13 +131,14 @@ bool LoadPacked(const LaneSupport& lanes, const MemoryAccess& access, std::byte*
     }
     return true;
   }
-  if (element != 2 || access.resize != nullptr || (access.count != 2 && access.count != 4)) return false;
+  if (element != 2 || access.resize != nullptr || (access.count != 2 && access.count != 4))
+    return false;
   lanes.deinterleave32(reinterpret_cast<void* const*>(registers), source, access.count);
   return true;
 }
 
-bool StorePacked(const LaneSupport& lanes, const MemoryAccess& access, std::byte* const* registers, std::byte* target,
-                 std::byte* scratch) {
+bool StorePacked(const LaneSupport& lanes, const MemoryAccess& access, std::byte* const* registers,
+                 std::byte* target, std::byte* scratch) {
   const uint32_t element = access.element_shift;
   if (access.count == 1) {
     if (access.resize == nullptr) {
@@ -124,7 +149,8 @@ bool StorePacked(const LaneSupport& lanes, const MemoryAccess& access, std::byte
     }
     return true;
   }
-  if (element != 2 || access.resize != nullptr || (access.count != 2 && access.count != 4)) return false;
+  if (element != 2 || access.resize != nullptr || (access.count != 2 && access.count != 4))
+    return false;
   lanes.interleave32(target, reinterpret_cast<void* const*>(registers), access.count);
   return true;
 }
@@ -138,20 +164,24 @@ bool Machine::FailAccess(Warp& warp, Space space, uint64_t address, uint32_t lan
     if (InWindow(address, kParameterWindow)) space = Space::kParameter;
     if (space != Space::kGeneric) address &= kWindowMask;
   }
-  std::string text = std::to_string(bytes) + "-byte access to " + std::string(SpaceName(space)) + " address " + Hex(address);
+  std::string text = std::to_string(bytes) + "-byte access to " + std::string(SpaceName(space)) +
+                     " address " + Hex(address);
   if (address % bytes != 0) {
     return Fail(LaunchError::Code::kMisalignedAddress, warp, lane,
                 text + ", which is not a multiple of " + std::to_string(bytes));
   }
   switch (space) {
     case Space::kShared:
-      text += ", outside the block's " + std::to_string(launch_.shared_limit_bytes) + " bytes of shared memory";
+      text += ", outside the block's " + std::to_string(launch_.shared_limit_bytes) +
+              " bytes of shared memory";
       break;
     case Space::kLocal:
-      text += ", outside the thread's " + std::to_string(launch_.local_limit_bytes) + " bytes of local memory";
+      text += ", outside the thread's " + std::to_string(launch_.local_limit_bytes) +
+              " bytes of local memory";
       break;
     case Space::kParameter:
-      text += ", outside the " + std::to_string(launch_.parameter_bytes) + " bytes of kernel parameters, or a store to them";
+      text += ", outside the " + std::to_string(launch_.parameter_bytes) +
+              " bytes of kernel parameters, or a store to them";
       break;
     default:
       text += ", where no allocation lies";
@@ -160,7 +190,8 @@ bool Machine::FailAccess(Warp& warp, Space space, uint64_t address, uint32_t lan
 }
 
 // Host pointer of one lane's access, null if it must fail.
-std::byte* Machine::ResolveLane(Warp& warp, Space space, uint64_t address, uint32_t lane, uint32_t bytes, bool is_write) {
+std::byte* Machine::ResolveLane(Warp& warp, Space space, uint64_t address, uint32_t lane,
+                                uint32_t bytes, bool is_write) {
   if ((address & (bytes - 1)) != 0) return nullptr;
   if (space == Space::kGeneric) {
     if (address - kSharedWindow >= kWindowsEnd - kSharedWindow) {
@@ -184,16 +215,18 @@ std::byte* Machine::ResolveLane(Warp& warp, Space space, uint64_t address, uint3
       return launch_.parameters.data() + address;
     default: {
       const uint64_t offset = address - launch_.arena_base;
-      const bool mapped = offset < DeviceMemory::kArenaBytes && launch_.page_map[offset / DeviceMemory::kPageBytes] != 0;
+      const bool mapped = offset < DeviceMemory::kArenaBytes &&
+                          launch_.page_map[offset / DeviceMemory::kPageBytes] != 0;
       if (!mapped && !launch_.memory->Accessible(address, bytes)) return nullptr;
       return reinterpret_cast<std::byte*>(address);
     }
   }
 }
 
-bool Machine::Resolve(Warp& warp, Space space, const uint64_t* addresses, uint32_t active, uint32_t bytes, bool is_write,
-                      std::byte** pointers) {
-  if (active == kAllLanes && space == Space::kShared && lanes_.all_within(addresses, launch_.shared_limit_bytes, bytes)) {
+bool Machine::Resolve(Warp& warp, Space space, const uint64_t* addresses, uint32_t active,
+                      uint32_t bytes, bool is_write, std::byte** pointers) {
+  if (active == kAllLanes && space == Space::kShared &&
+      lanes_.all_within(addresses, launch_.shared_limit_bytes, bytes)) {
     std::byte* const base = warp.block->shared.data();
     for (uint32_t i = 0; i < kWarpLanes; ++i) pointers[i] = base + addresses[i];
     return true;
@@ -214,7 +247,8 @@ Space Machine::SettleSpace(Space space, uint64_t* addresses, uint32_t active) co
   if (first - kSharedWindow >= kWindowsEnd - kSharedWindow) {
     bool any_window = false;
     for (uint32_t i = 0; i < kWarpLanes; ++i) {
-      any_window |= ((active >> i) & 1) != 0 && addresses[i] - kSharedWindow < kWindowsEnd - kSharedWindow;
+      any_window |=
+          ((active >> i) & 1) != 0 && addresses[i] - kSharedWindow < kWindowsEnd - kSharedWindow;
     }
     return any_window ? Space::kGeneric : Space::kGlobal;
   }
@@ -231,12 +265,15 @@ Space Machine::SettleSpace(Space space, uint64_t* addresses, uint32_t active) co
   return settled;
 }
 
-// Host pointer of `bytes` consecutive bytes (at most a page), null if they are not all accessible or not aligned.
-std::byte* Machine::Contiguous(Warp& warp, Space space, uint64_t address, uint64_t bytes, uint32_t alignment) {
+// Host pointer of `bytes` consecutive bytes (at most a page), null if they are not all accessible
+// or not aligned.
+std::byte* Machine::Contiguous(Warp& warp, Space space, uint64_t address, uint64_t bytes,
+                               uint32_t alignment) {
   if ((address & (alignment - 1)) != 0) return nullptr;
   if (space == Space::kShared) {
     const uint64_t limit = launch_.shared_limit_bytes;
-    return bytes <= limit && address <= limit - bytes ? warp.block->shared.data() + address : nullptr;
+    return bytes <= limit && address <= limit - bytes ? warp.block->shared.data() + address
+                                                      : nullptr;
   }
   if (space != Space::kGlobal) return nullptr;
   const uint64_t first = address - launch_.arena_base;
@@ -251,14 +288,16 @@ bool Machine::Load(Warp& warp, Frame& frame, const Instruction& in, uint32_t act
   const MemoryAccess& access = *in.fn.access;
   const uint32_t bytes = access.access_bytes();
   alignas(kLaneArrayAlignment) uint64_t addresses[kWarpLanes];
-  (access.address_is_32bit ? lanes_.add_offset32 : lanes_.add_offset64)(addresses, At(frame, in.a), access.offset);
+  (access.address_is_32bit ? lanes_.add_offset32 : lanes_.add_offset64)(addresses, At(frame, in.a),
+                                                                        access.offset);
   const Space space = SettleSpace(access.space, addresses, active);
   if (access.strong) {
     synchronising_ = true;
   } else if (active == kAllLanes) {
     const AddressPattern pattern = lanes_.classify(addresses, bytes);
     if (pattern == AddressPattern::kConsecutive) {
-      std::byte* const source = Contiguous(warp, space, addresses[0], static_cast<uint64_t>(bytes) * kWarpLanes, bytes);
+      std::byte* const source =
+          Contiguous(warp, space, addresses[0], static_cast<uint64_t>(bytes) * kWarpLanes, bytes);
       std::byte* registers[8];
       bool all = source != nullptr;
       for (uint32_t k = 0; k < access.count; ++k) {
@@ -278,7 +317,8 @@ bool Machine::Load(Warp& warp, Frame& frame, const Instruction& in, uint32_t act
   if (!Resolve(warp, space, addresses, active, bytes, false, pointers)) return false;
   for (uint32_t k = 0; k < access.count; ++k) {
     if (access.registers[k] == kNoRef) continue;
-    GatherElement(access, pointers, static_cast<size_t>(k) << access.element_shift, At(frame, access.registers[k]), active);
+    GatherElement(access, pointers, static_cast<size_t>(k) << access.element_shift,
+                  At(frame, access.registers[k]), active);
   }
   if (access.acquire) std::atomic_thread_fence(std::memory_order_acquire);
   return true;
@@ -288,10 +328,13 @@ bool Machine::Store(Warp& warp, Frame& frame, const Instruction& in, uint32_t ac
   const MemoryAccess& access = *in.fn.access;
   const uint32_t bytes = access.access_bytes();
   alignas(kLaneArrayAlignment) uint64_t addresses[kWarpLanes];
-  (access.address_is_32bit ? lanes_.add_offset32 : lanes_.add_offset64)(addresses, At(frame, in.a), access.offset);
+  (access.address_is_32bit ? lanes_.add_offset32 : lanes_.add_offset64)(addresses, At(frame, in.a),
+                                                                        access.offset);
   const Space space = SettleSpace(access.space, addresses, active);
-  if (!access.strong && active == kAllLanes && lanes_.classify(addresses, bytes) == AddressPattern::kConsecutive) {
-    std::byte* const target = Contiguous(warp, space, addresses[0], static_cast<uint64_t>(bytes) * kWarpLanes, bytes);
+  if (!access.strong && active == kAllLanes &&
+      lanes_.classify(addresses, bytes) == AddressPattern::kConsecutive) {
+    std::byte* const target =
+        Contiguous(warp, space, addresses[0], static_cast<uint64_t>(bytes) * kWarpLanes, bytes);
     if (target != nullptr) {
       std::byte* registers[8];
       for (uint32_t k = 0; k < access.count; ++k) registers[k] = At(frame, access.registers[k]);
@@ -302,7 +345,8 @@ bool Machine::Store(Warp& warp, Frame& frame, const Instruction& in, uint32_t ac
   if (!Resolve(warp, space, addresses, active, bytes, true, pointers)) return false;
   if (access.release) std::atomic_thread_fence(std::memory_order_release);
   for (uint32_t k = 0; k < access.count; ++k) {
-    ScatterElement(access, pointers, static_cast<size_t>(k) << access.element_shift, At(frame, access.registers[k]), active);
+    ScatterElement(access, pointers, static_cast<size_t>(k) << access.element_shift,
+                   At(frame, access.registers[k]), active);
   }
   return true;
 }
@@ -318,7 +362,8 @@ void Machine::LoadFrame(Warp& warp, Frame& frame, const Instruction& in, uint32_
   FramePointers(warp, frame, access.offset, pointers);
   for (uint32_t k = 0; k < access.count; ++k) {
     if (access.registers[k] == kNoRef) continue;
-    GatherElement(access, pointers, static_cast<size_t>(k) << access.element_shift, At(frame, access.registers[k]), active);
+    GatherElement(access, pointers, static_cast<size_t>(k) << access.element_shift,
+                  At(frame, access.registers[k]), active);
   }
 }
 
@@ -327,7 +372,8 @@ void Machine::StoreFrame(Warp& warp, Frame& frame, const Instruction& in, uint32
   std::byte* pointers[kWarpLanes];
   FramePointers(warp, frame, access.offset, pointers);
   for (uint32_t k = 0; k < access.count; ++k) {
-    ScatterElement(access, pointers, static_cast<size_t>(k) << access.element_shift, At(frame, access.registers[k]), active);
+    ScatterElement(access, pointers, static_cast<size_t>(k) << access.element_shift,
+                   At(frame, access.registers[k]), active);
   }
 }
 
@@ -336,11 +382,15 @@ bool Machine::CopyAsync(Warp& warp, Frame& frame, const Instruction& in, uint32_
   const uint32_t bytes = copy.source.access_bytes();
   alignas(kLaneArrayAlignment) uint64_t sources[kWarpLanes];
   alignas(kLaneArrayAlignment) uint64_t targets[kWarpLanes];
-  (copy.source.address_is_32bit ? lanes_.add_offset32 : lanes_.add_offset64)(sources, At(frame, in.a), copy.source.offset);
-  (copy.shared_is_32bit ? lanes_.add_offset32 : lanes_.add_offset64)(targets, At(frame, copy.shared_address), copy.shared_offset);
-  const uint32_t ignored = copy.ignore_source == kNoRef ? 0 : PredicateAt(frame, copy.ignore_source);
-  const auto* source_bytes =
-      copy.source_bytes == kNoRef ? nullptr : reinterpret_cast<const uint32_t*>(At(frame, copy.source_bytes));
+  (copy.source.address_is_32bit ? lanes_.add_offset32 : lanes_.add_offset64)(
+      sources, At(frame, in.a), copy.source.offset);
+  (copy.shared_is_32bit ? lanes_.add_offset32 : lanes_.add_offset64)(
+      targets, At(frame, copy.shared_address), copy.shared_offset);
+  const uint32_t ignored =
+      copy.ignore_source == kNoRef ? 0 : PredicateAt(frame, copy.ignore_source);
+  const auto* source_bytes = copy.source_bytes == kNoRef
+                                 ? nullptr
+                                 : reinterpret_cast<const uint32_t*>(At(frame, copy.source_bytes));
   for (uint32_t m = active; m != 0; m &= m - 1) {
     const auto lane = static_cast<uint32_t>(__builtin_ctz(m));
     std::byte* const target = ResolveLane(warp, Space::kShared, targets[lane], lane, bytes, true);
@@ -349,7 +399,8 @@ bool Machine::CopyAsync(Warp& warp, Frame& frame, const Instruction& in, uint32_
     if (((ignored >> lane) & 1) != 0) copied = 0;
     if (copied > bytes) copied = bytes;
     if (copied > 0) {
-      const std::byte* const source = ResolveLane(warp, Space::kGlobal, sources[lane], lane, bytes, false);
+      const std::byte* const source =
+          ResolveLane(warp, Space::kGlobal, sources[lane], lane, bytes, false);
       if (source == nullptr) return FailAccess(warp, Space::kGlobal, sources[lane], lane, bytes);
       std::memcpy(target, source, copied);
     }

@@ -16,9 +16,11 @@ namespace ops_debug::emulator {
 namespace {
 
 constexpr uint64_t kSharedGranuleBytes = 128;
+constexpr uint64_t kGridWorkspaceBytes = 64;
 constexpr unsigned kDefaultMxcsr = 0x1f80;  // round to nearest, denormals kept, no traps
 
-// The host program may have changed rounding or flushing (-ffast-math does); kernels must not see that.
+// The host program may have changed rounding or flushing (-ffast-math does); kernels must not see
+// that.
 class FloatEnvironment {
  public:
   FloatEnvironment() : saved_(_mm_getcsr()) { _mm_setcsr(kDefaultMxcsr); }
@@ -37,7 +39,8 @@ void Work(Launch& launch) {
   } catch (const std::bad_alloc&) {
     const std::lock_guard lock(launch.mutex);
     launch.failed_block.store(0);
-    launch.error = {LaunchError::Code::kIllegalAddress, "the host has no memory left for the state of the launch's blocks"};
+    launch.error = {LaunchError::Code::kIllegalAddress,
+                    "the host has no memory left for the state of the launch's blocks"};
   }
 }
 
@@ -58,8 +61,8 @@ void RunWorkers(Launch& launch, uint64_t workers) {
 
 }  // namespace
 
-LaunchOutcome Run(const Program& program, const Kernel& kernel, const LaunchConfig& config, const DeviceModel& model,
-                  DeviceMemory& memory, uint32_t workers) {
+LaunchOutcome Run(const Program& program, const Kernel& kernel, const LaunchConfig& config,
+                  const DeviceModel& model, DeviceMemory& memory, uint32_t workers) {
   static std::atomic<uint64_t> next_grid{1};
   LaunchOutcome outcome;
   Launch launch;
@@ -75,8 +78,8 @@ LaunchOutcome Run(const Program& program, const Kernel& kernel, const LaunchConf
   launch.total_shared_bytes = config.dynamic_shared_bytes == 0
                                   ? kernel.attributes.static_shared_bytes
                                   : kernel.dynamic_shared_offset + config.dynamic_shared_bytes;
-  launch.shared_limit_bytes =
-      (launch.total_shared_bytes + kSharedGranuleBytes - 1) / kSharedGranuleBytes * kSharedGranuleBytes;
+  launch.shared_limit_bytes = (launch.total_shared_bytes + kSharedGranuleBytes - 1) /
+                              kSharedGranuleBytes * kSharedGranuleBytes;
   launch.local_limit_bytes = kernel.local_limit_bytes;
   // Rows of different lanes should not all fall into the same cache set.
   launch.local_stride_bytes = kernel.local_limit_bytes == 0 ? 0 : kernel.local_limit_bytes + 64;
@@ -91,10 +94,17 @@ LaunchOutcome Run(const Program& program, const Kernel& kernel, const LaunchConf
   launch.grid_id = next_grid.fetch_add(1);
   launch.cooperative = config.cooperative;
 
+  if (launch.cooperative) {
+    launch.grid_workspace = memory.Allocate(kGridWorkspaceBytes);
+    if (launch.grid_workspace != 0)
+      std::memset(reinterpret_cast<void*>(launch.grid_workspace), 0, kGridWorkspaceBytes);
+  }
   RunWorkers(launch, workers);
+  if (launch.grid_workspace != 0) memory.Free(launch.grid_workspace);
 
   std::sort(launch.outputs.begin(), launch.outputs.end());
-  for (const auto& [number, text] : launch.outputs) std::fwrite(text.data(), 1, text.size(), stdout);
+  for (const auto& [number, text] : launch.outputs)
+    std::fwrite(text.data(), 1, text.size(), stdout);
   if (!launch.outputs.empty()) std::fflush(stdout);
   outcome.thread_instructions = launch.instructions.load();
   if (launch.failed_block.load() != ~0ull) {

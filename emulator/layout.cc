@@ -1,8 +1,9 @@
-// Block order. The scheduler runs the diverged lanes with the lowest program counter first ("thread frontiers": Diamos et
-// al., "SIMD Re-Convergence at Thread Frontiers", MICRO 2011). Lanes then meet again at the immediate post-dominator or
-// earlier, provided that the code lies in topological order with every loop contiguous, before the code behind it.
-// That is the weak topological order of Bourdoncle ("Efficient chaotic iteration strategies with widenings", 1993):
-// strongly connected components in topological order, and each of them, its head taken out, ordered the same way.
+// Block order. The scheduler runs the diverged lanes with the lowest program counter first ("thread
+// frontiers": Diamos et al., "SIMD Re-Convergence at Thread Frontiers", MICRO 2011). Lanes then
+// meet again at the immediate post-dominator or earlier, provided that the code lies in topological
+// order with every loop contiguous, before the code behind it. That is the weak topological order
+// of Bourdoncle ("Efficient chaotic iteration strategies with widenings", 1993): strongly connected
+// components in topological order, and each of them, its head taken out, ordered the same way.
 #include <algorithm>
 #include <vector>
 
@@ -22,7 +23,10 @@ struct Block {
 class BlockOrder {
  public:
   explicit BlockOrder(const std::vector<Block>& blocks)
-      : blocks_(blocks), subset_(blocks.size(), 0), index_(blocks.size(), 0), low_(blocks.size(), 0) {}
+      : blocks_(blocks),
+        subset_(blocks.size(), 0),
+        index_(blocks.size(), 0),
+        low_(blocks.size(), 0) {}
 
   std::vector<uint32_t> Compute() {
     Arrange({0}, 0);
@@ -81,7 +85,8 @@ class BlockOrder {
         continue;
       }
       visits.pop_back();
-      if (!visits.empty()) low_[visits.back().block] = std::min(low_[visits.back().block], low_[block]);
+      if (!visits.empty())
+        low_[visits.back().block] = std::min(low_[visits.back().block], low_[block]);
       if (low_[block] != index_[block]) continue;
       std::vector<uint32_t>& component = components.emplace_back();
       uint32_t member = kNone;

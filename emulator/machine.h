@@ -1,8 +1,8 @@
 // The running state of blocks, warps and lanes, and the machine that one host thread drives.
 //
-// A warp's lanes can stand at different places: each group that stands together is a Split (program counter, frame,
-// lanes). Splits that meet merge again. Which split runs is the scheduler's decision (scheduler.cc); what an instruction
-// does is the interpreter's (interpreter.cc).
+// A warp's lanes can stand at different places: each group that stands together is a Split (program
+// counter, frame, lanes). Splits that meet merge again. Which split runs is the scheduler's
+// decision (scheduler.cc); what an instruction does is the interpreter's (interpreter.cc).
 #pragma once
 
 #include <atomic>
@@ -26,7 +26,8 @@ class LaneBuffer {
  public:
   explicit LaneBuffer(size_t size_bytes);
   ~LaneBuffer();
-  LaneBuffer(LaneBuffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)), size_bytes_(other.size_bytes_) {}
+  LaneBuffer(LaneBuffer&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_bytes_(other.size_bytes_) {}
   LaneBuffer& operator=(LaneBuffer&&) = delete;
   std::byte* data() const { return data_; }
   size_t size_bytes() const { return size_bytes_; }
@@ -44,7 +45,7 @@ struct Frame {
   Frame* parent = nullptr;
   const CallSite* site = nullptr;
   uint32_t return_pc = 0;
-  uint32_t live = 0;        // lanes that have not returned
+  uint32_t live = 0;  // lanes that have not returned
   uint32_t depth = 0;
   uint32_t local_base = 0;  // of its variables in each lane's local memory
 };
@@ -87,7 +88,7 @@ struct Barrier {
 
 struct Fault {
   LaunchError::Code code = LaunchError::Code::kIllegalAddress;
-  std::string text;            // what happened, without place
+  std::string text;  // what happened, without place
   const Function* function = nullptr;
   uint32_t statement = 0;
   uint32_t warp = 0, lane = 0;
@@ -131,6 +132,7 @@ struct Launch {
   const uint8_t* page_map = nullptr;
   const LaneSupport* lanes = nullptr;
   uint64_t grid_id = 0;
+  uint64_t grid_workspace = 0;  // cooperative launches: two zero words in device memory
   bool cooperative = false;
 
   std::atomic<uint64_t> next_block{0};
@@ -161,7 +163,8 @@ class Machine {
   static bool HasReady(const Warp& warp);
   static Split& AddSplit(Warp& warp, const Split& like, uint32_t lanes, uint32_t pc);
   static void RemoveSplit(Warp& warp, Split& split);
-  // Leaves the other lanes of `split` behind the instruction at `pc`, so that all its lanes execute it.
+  // Leaves the other lanes of `split` behind the instruction at `pc`, so that all its lanes execute
+  // it.
   static void KeepLanes(Warp& warp, Split& split, uint32_t lanes, uint32_t pc);
   Frame* TakeFrame(const Function& function);
   void DropLanes(Frame* frame, uint32_t lanes);  // of a frame and its callers
@@ -187,12 +190,14 @@ class Machine {
   bool CopyAsync(Warp& warp, Frame& frame, const Instruction& in, uint32_t active);
   void LoadFrame(Warp& warp, Frame& frame, const Instruction& in, uint32_t active);
   void StoreFrame(Warp& warp, Frame& frame, const Instruction& in, uint32_t active);
-  bool Resolve(Warp& warp, Space space, const uint64_t* addresses, uint32_t active, uint32_t bytes, bool is_write,
-               std::byte** pointers);
-  std::byte* ResolveLane(Warp& warp, Space space, uint64_t address, uint32_t lane, uint32_t bytes, bool is_write);
+  bool Resolve(Warp& warp, Space space, const uint64_t* addresses, uint32_t active, uint32_t bytes,
+               bool is_write, std::byte** pointers);
+  std::byte* ResolveLane(Warp& warp, Space space, uint64_t address, uint32_t lane, uint32_t bytes,
+                         bool is_write);
   bool FailAccess(Warp& warp, Space space, uint64_t address, uint32_t lane, uint32_t bytes);
   Space SettleSpace(Space space, uint64_t* addresses, uint32_t active) const;
-  std::byte* Contiguous(Warp& warp, Space space, uint64_t address, uint64_t bytes, uint32_t alignment);
+  std::byte* Contiguous(Warp& warp, Space space, uint64_t address, uint64_t bytes,
+                        uint32_t alignment);
   void FramePointers(Warp& warp, Frame& frame, int64_t offset, std::byte** pointers);
 
   // ---- warp_operations.cc
@@ -217,11 +222,16 @@ class Machine {
   bool Fail(LaunchError::Code code, Warp& warp, uint32_t lane, std::string text);
 
   static std::byte* At(Frame& frame, Ref ref) {
-    return (ref & kConstantBit) != 0 ? const_cast<std::byte*>(frame.function->constant_base) + (ref & ~kConstantBit)
-                                     : frame.registers.data() + ref;
+    return (ref & kConstantBit) != 0
+               ? const_cast<std::byte*>(frame.function->constant_base) + (ref & ~kConstantBit)
+               : frame.registers.data() + ref;
   }
-  std::byte* LocalRow(const Warp& warp, uint32_t lane) const { return warp.local + lane * launch_.local_stride_bytes; }
-  static uint32_t& PredicateAt(Frame& frame, Ref ref) { return *reinterpret_cast<uint32_t*>(At(frame, ref)); }
+  std::byte* LocalRow(const Warp& warp, uint32_t lane) const {
+    return warp.local + lane * launch_.local_stride_bytes;
+  }
+  static uint32_t& PredicateAt(Frame& frame, Ref ref) {
+    return *reinterpret_cast<uint32_t*>(At(frame, ref));
+  }
   static void SetPredicate(Frame& frame, Ref ref, uint32_t value, uint32_t lanes) {
     uint32_t& predicate = PredicateAt(frame, ref);
     predicate = (predicate & ~lanes) | (value & lanes);
@@ -238,10 +248,11 @@ class Machine {
   std::vector<std::unique_ptr<Block>> free_blocks_;
   LaneBuffer scratch_;
   Fault fault_;
-  uint64_t clock_ = 0;        // counts scheduling decisions
-  int64_t credit_ = 0;        // backward jumps until the running split must yield
-  bool synchronising_ = false;  // an access that can wait for other threads happened since the last backward jump
-  bool spinning_ = false;       // the last yield came from such a loop
+  uint64_t clock_ = 0;  // counts scheduling decisions
+  int64_t credit_ = 0;  // backward jumps until the running split must yield
+  bool synchronising_ =
+      false;  // an access that can wait for other threads happened since the last backward jump
+  bool spinning_ = false;  // the last yield came from such a loop
 };
 
 }  // namespace ops_debug::emulator

@@ -1,5 +1,6 @@
-// The allocator of device memory: whole pages, best fit among freed blocks, else the untouched end of the arena. One
-// page stays unallocated behind every block, so a run past the end meets the page map and not a neighbour.
+// The allocator of device memory: whole pages, best fit among freed blocks, else the untouched end
+// of the arena. One page stays unallocated behind every block, so a run past the end meets the page
+// map and not a neighbour.
 #include "emulator/memory.h"
 
 #include <sys/mman.h>
@@ -49,8 +50,8 @@ uint64_t DeviceMemory::TakeFreeBlock(uint64_t rounded_bytes) {
   const uint64_t block_bytes = found->first;
   const uint64_t base = found->second;
   const uint64_t rest_bytes = block_bytes - rounded_bytes;
-  // A rest that cannot hold a guard and a page stays with the block until the block is freed again: then it would be
-  // lost, so such blocks are left alone.
+  // A rest that cannot hold a guard and a page stays with the block until the block is freed again:
+  // then it would be lost, so such blocks are left alone.
   if (rest_bytes != 0 && rest_bytes < kGuardBytes + kPageBytes) return 0;
   free_.erase(found);
   if (rest_bytes != 0) {
@@ -60,7 +61,8 @@ uint64_t DeviceMemory::TakeFreeBlock(uint64_t rounded_bytes) {
 }
 
 void DeviceMemory::SetPages(uint64_t base, uint64_t rounded_bytes, uint8_t value) {
-  __builtin_memset(page_map_ + (base - arena_base_) / kPageBytes, value, rounded_bytes / kPageBytes);
+  __builtin_memset(page_map_ + (base - arena_base_) / kPageBytes, value,
+                   rounded_bytes / kPageBytes);
 }
 
 uint64_t DeviceMemory::Allocate(uint64_t size_bytes) {

@@ -1,5 +1,6 @@
-// Device memory of the CPU device. Device addresses are host addresses inside one reserved arena (identity mapping), so
-// a lane's load is an ordinary load once the address has been checked against the page map.
+// Device memory of the CPU device. Device addresses are host addresses inside one reserved arena
+// (identity mapping), so a lane's load is an ordinary load once the address has been checked
+// against the page map.
 #pragma once
 
 #include <cstddef>
@@ -12,28 +13,30 @@ namespace ops_debug::emulator {
 class DeviceMemory {
  public:
   static constexpr uint64_t kPageBytes = 4096;
-  static constexpr uint64_t kArenaBytes = 1ull << 38;  // address space only; pages are touched on demand
+  static constexpr uint64_t kArenaBytes = 1ull
+                                          << 38;  // address space only; pages are touched on demand
 
   DeviceMemory();  // reserves the arena
   ~DeviceMemory();
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-  // 256-byte aligned, zero pages on first touch (contents otherwise undefined, as on a GPU); 0 when full.
-  // Neighbouring allocations may share no page, so an access past the last page faults, as on a GPU (which has larger
-  // pages: an overflow inside the last page is silent on both).
+  // 256-byte aligned, zero pages on first touch (contents otherwise undefined, as on a GPU); 0 when
+  // full. Neighbouring allocations may share no page, so an access past the last page faults, as on
+  // a GPU (which has larger pages: an overflow inside the last page is silent on both).
   uint64_t Allocate(uint64_t size_bytes);
   bool Free(uint64_t address);  // false: not the start of a live allocation
   // The allocation that holds `address`; false if none.
   bool Find(uint64_t address, uint64_t* base, uint64_t* size_bytes) const;
   uint64_t allocated_bytes() const;
 
-  // Host memory that kernels may access at its own address (cuMemHostRegister). Pinned and managed memory comes from
-  // Allocate, which is host-accessible anyway.
+  // Host memory that kernels may access at its own address (cuMemHostRegister). Pinned and managed
+  // memory comes from Allocate, which is host-accessible anyway.
   void RegisterHostRange(uint64_t address, uint64_t size_bytes);
   void UnregisterHostRange(uint64_t address);
 
-  // True if all bytes may be accessed by a kernel. The executor inlines the first test on page_map().
+  // True if all bytes may be accessed by a kernel. The executor inlines the first test on
+  // page_map().
   bool Accessible(uint64_t address, uint64_t size_bytes) const;
 
   uint64_t arena_base() const { return arena_base_; }
@@ -52,7 +55,7 @@ class DeviceMemory {
   std::map<uint64_t, uint64_t> live_;         // base -> requested bytes
   std::multimap<uint64_t, uint64_t> free_;    // page-rounded bytes -> base
   std::map<uint64_t, uint64_t> host_ranges_;  // base -> bytes
-  uint64_t next_ = 0;                         // address behind the last block ever carved from the arena
+  uint64_t next_ = 0;  // address behind the last block ever carved from the arena
   uint64_t allocated_bytes_ = 0;
 };
 

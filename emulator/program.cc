@@ -1,5 +1,5 @@
-// Loads a module: names every function and variable, places variables in device memory, lays out each kernel's shared
-// memory and decodes the code.
+// Loads a module: names every function and variable, places variables in device memory, lays out
+// each kernel's shared memory and decodes the code.
 #include "emulator/program.h"
 
 #include <algorithm>
@@ -14,8 +14,10 @@
 namespace ops_debug::emulator {
 namespace {
 
-constexpr uint64_t kRecursionLocalBytes = 64 * 1024;  // per thread, when the depth of calls is not known
-constexpr uint64_t kLocalSlackBytes = 512;            // hardware does not notice small overflows of local memory
+constexpr uint64_t kRecursionLocalBytes =
+    64 * 1024;  // per thread, when the depth of calls is not known
+constexpr uint64_t kLocalSlackBytes =
+    512;  // hardware does not notice small overflows of local memory
 
 uint64_t AlignUp(uint64_t value, uint64_t alignment) {
   return alignment <= 1 ? value : (value + alignment - 1) / alignment * alignment;
@@ -30,7 +32,8 @@ Builtin FindBuiltin(std::string_view name) {
 }
 
 bool IsExtern(const ptx::Variable& variable) {
-  return std::find(variable.linkage.begin(), variable.linkage.end(), ".extern") != variable.linkage.end();
+  return std::find(variable.linkage.begin(), variable.linkage.end(), ".extern") !=
+         variable.linkage.end();
 }
 
 // What one function mentions: callees, functions whose address it takes, shared variables.
@@ -60,8 +63,8 @@ class Loader {
     for (const ptx::Item& item : program_.module.items) {
       const auto* source = std::get_if<ptx::Function>(&item);
       if (source == nullptr) continue;
-      const auto [known, is_new] =
-          program_.function_index.try_emplace(source->name, static_cast<uint32_t>(program_.functions.size()));
+      const auto [known, is_new] = program_.function_index.try_emplace(
+          source->name, static_cast<uint32_t>(program_.functions.size()));
       if (is_new) program_.functions.push_back(std::make_unique<Function>());
       Function& function = *program_.functions[known->second];
       if (!is_new && !source->has_body) continue;
@@ -105,7 +108,8 @@ class Loader {
     return true;
   }
 
-  ptx::Result<bool> Declare(const ptx::Variable& variable, const ptx::Variable::Name& name, Symbol& symbol) {
+  ptx::Result<bool> Declare(const ptx::Variable& variable, const ptx::Variable::Name& name,
+                            Symbol& symbol) {
     const bool is_shared = variable.space == ".shared";
     const bool is_const = variable.space == ".const";
     if (!is_shared && !is_const && variable.space != ".global") return true;
@@ -119,11 +123,14 @@ class Loader {
       symbol.size_bytes = size_bytes;
       // .extern .shared x[]: the memory that the launch adds.
       const bool is_dynamic = is_unsized || (IsExtern(variable) && size_bytes == 0);
-      program_.shared_variables.push_back({std::string(name.text), is_dynamic ? 0 : size_bytes, alignment_bytes, is_dynamic});
+      program_.shared_variables.push_back(
+          {std::string(name.text), is_dynamic ? 0 : size_bytes, alignment_bytes, is_dynamic});
       return true;
     }
-    if (is_unsized) size_bytes = ptx::TypeSizeBytes(variable.type) * CountInitializers(name.initializer);
-    if (ptx::TypeSizeBytes(variable.type) == 0) size_bytes = 64;  // texture, sampler and surface references: opaque
+    if (is_unsized)
+      size_bytes = ptx::TypeSizeBytes(variable.type) * CountInitializers(name.initializer);
+    if (ptx::TypeSizeBytes(variable.type) == 0)
+      size_bytes = 64;  // texture, sampler and surface references: opaque
     if (IsExtern(variable)) {
       // A definition in this module wins; without one the first use fails.
       return true;
@@ -133,7 +140,8 @@ class Loader {
     symbol.size_bytes = size_bytes;
     symbol.value = program_.memory.Allocate(size_bytes);
     if (symbol.value == 0) {
-      return ptx::Diagnostic{ptx::Diagnostic::Code::kInvalid, variable.position.line, variable.position.column,
+      return ptx::Diagnostic{ptx::Diagnostic::Code::kInvalid, variable.position.line,
+                             variable.position.column,
                              "no device memory left for variable " + std::string(name.text) + " (" +
                                  std::to_string(size_bytes) + " bytes)",
                              "free allocations, or give the process more address space"};
@@ -148,9 +156,10 @@ class Loader {
   ptx::Result<bool> Initialize() {
     for (const auto& [variable, name, symbol] : initialized_) {
       std::string reason;
-      if (!ApplyInitializer(program_, *variable, *name, reinterpret_cast<std::byte*>(symbol.value), symbol.size_bytes,
-                            &reason)) {
-        return ptx::Diagnostic{ptx::Diagnostic::Code::kUnsupported, variable->position.line, variable->position.column,
+      if (!ApplyInitializer(program_, *variable, *name, reinterpret_cast<std::byte*>(symbol.value),
+                            symbol.size_bytes, &reason)) {
+        return ptx::Diagnostic{ptx::Diagnostic::Code::kUnsupported, variable->position.line,
+                               variable->position.column,
                                "initialiser of " + std::string(name->text) + ": " + reason, ""};
       }
       NoteFunctionsIn(name->initializer);
@@ -161,7 +170,8 @@ class Loader {
   // Functions in tables can be called by anybody.
   void NoteFunctionsIn(std::string_view initializer) {
     const auto is_name = [](char c) {
-      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '$' || c == '%';
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+             c == '_' || c == '$' || c == '%';
     };
     for (size_t i = 0; i < initializer.size();) {
       size_t end = i;
@@ -172,28 +182,35 @@ class Loader {
     }
   }
 
-  void MentionSymbol(std::string_view name, const std::unordered_map<std::string_view, Symbol>& body, bool is_callee,
+  void MentionSymbol(std::string_view name,
+                     const std::unordered_map<std::string_view, Symbol>& body, bool is_callee,
                      Mentions& mentions) {
     const Symbol* symbol = nullptr;
     if (const auto local = body.find(name); local != body.end()) {
       symbol = &local->second;
-    } else if (const auto found = program_.module_symbols.find(name); found != program_.module_symbols.end()) {
+    } else if (const auto found = program_.module_symbols.find(name);
+               found != program_.module_symbols.end()) {
       symbol = &found->second;
     }
     if (symbol != nullptr) {
-      if (symbol->kind == Symbol::Kind::kShared) mentions.shared.insert(static_cast<uint32_t>(symbol->value));
+      if (symbol->kind == Symbol::Kind::kShared)
+        mentions.shared.insert(static_cast<uint32_t>(symbol->value));
       return;
     }
-    if (const auto function = program_.function_index.find(name); function != program_.function_index.end()) {
+    if (const auto function = program_.function_index.find(name);
+        function != program_.function_index.end()) {
       mentions.functions.insert(function->second);
       if (!is_callee) address_taken_.insert(function->second);
     }
   }
 
-  void MentionOperand(const ptx::Operand& operand, const std::unordered_map<std::string_view, Symbol>& body,
-                      bool is_call, Mentions& mentions) {
-    if (operand.kind == ptx::Operand::Kind::kSymbol) MentionSymbol(operand.text, body, is_call, mentions);
-    for (const ptx::Operand& child : operand.children) MentionOperand(child, body, is_call, mentions);
+  void MentionOperand(const ptx::Operand& operand,
+                      const std::unordered_map<std::string_view, Symbol>& body, bool is_call,
+                      Mentions& mentions) {
+    if (operand.kind == ptx::Operand::Kind::kSymbol)
+      MentionSymbol(operand.text, body, is_call, mentions);
+    for (const ptx::Operand& child : operand.children)
+      MentionOperand(child, body, is_call, mentions);
   }
 
   Mentions FindMentions(uint32_t index) {
@@ -207,7 +224,8 @@ class Loader {
           if (known == program_.body_variables.end()) continue;
           body[name.text] = known->second;
           // The memory belongs to the function whether the code uses it or not.
-          if (known->second.kind == Symbol::Kind::kShared) mentions.shared.insert(static_cast<uint32_t>(known->second.value));
+          if (known->second.kind == Symbol::Kind::kShared)
+            mentions.shared.insert(static_cast<uint32_t>(known->second.value));
         }
         continue;
       }
@@ -282,7 +300,8 @@ class Loader {
     bool unbounded = false;
     std::vector<uint32_t> variables;
     for (uint32_t function : Reach(kernel.function, &unbounded)) {
-      variables.insert(variables.end(), mentions_[function].shared.begin(), mentions_[function].shared.end());
+      variables.insert(variables.end(), mentions_[function].shared.begin(),
+                       mentions_[function].shared.end());
     }
     std::sort(variables.begin(), variables.end());  // in order of declaration
     variables.erase(std::unique(variables.begin(), variables.end()), variables.end());
@@ -302,7 +321,8 @@ class Loader {
     kernel.attributes.static_shared_bytes = static_cast<uint32_t>(offset);
     kernel.dynamic_shared_offset = static_cast<uint32_t>(AlignUp(offset, dynamic_alignment));
     for (uint32_t id : variables) {
-      if (program_.shared_variables[id].is_dynamic) kernel.shared_offsets[id] = kernel.dynamic_shared_offset;
+      if (program_.shared_variables[id].is_dynamic)
+        kernel.shared_offsets[id] = kernel.dynamic_shared_offset;
     }
   }
 
@@ -311,32 +331,34 @@ class Loader {
     for (const auto& kernel : program_.kernels) kernel_of[kernel->function] = kernel.get();
     for (uint32_t i = 0; i < program_.functions.size(); ++i) {
       Function& function = *program_.functions[i];
-      if (function.has_body) DecodeFunction(program_, program_.Source(function), kernel_of[i], function);
+      if (function.has_body)
+        DecodeFunction(program_, program_.Source(function), kernel_of[i], function);
     }
   }
 
   // Bytes of local memory along the deepest chain of calls from `function`; ~0 for recursion.
-  uint64_t DeepestLocal(uint32_t function, std::vector<uint8_t>& on_path) const {
-    if (on_path[function] != 0) return ~0ull;
-    on_path[function] = 1;
+  uint64_t DeepestLocal(uint32_t function) {
+    auto [known, is_new] =
+        deepest_local_.try_emplace(function, ~0ull);  // met again below: recursion
+    if (!is_new) return known->second;
     uint64_t deepest = 0;
     for (uint32_t callee : mentions_[function].functions) {
-      const uint64_t below = DeepestLocal(callee, on_path);
+      const uint64_t below = DeepestLocal(callee);
       if (below == ~0ull) return ~0ull;
       deepest = std::max(deepest, below);
     }
-    on_path[function] = 0;
-    return deepest + program_.functions[function]->local_bytes;
+    return deepest_local_[function] = deepest + program_.functions[function]->local_bytes;
   }
 
-  void MeasureLocal(Kernel& kernel) const {
+  void MeasureLocal(Kernel& kernel) {
     bool unbounded = false;
     Reach(kernel.function, &unbounded);
-    std::vector<uint8_t> on_path(program_.functions.size(), 0);
-    const uint64_t deepest = unbounded ? ~0ull : DeepestLocal(kernel.function, on_path);
+    const uint64_t deepest = unbounded ? ~0ull : DeepestLocal(kernel.function);
     kernel.attributes.local_bytes = program_.functions[kernel.function]->local_bytes;
-    kernel.local_limit_bytes =
-        deepest == ~0ull ? kRecursionLocalBytes : deepest == 0 ? 0 : AlignUp(deepest, kLocalSlackBytes) + kLocalSlackBytes;
+    kernel.local_limit_bytes = deepest == ~0ull ? kRecursionLocalBytes
+                               : deepest == 0
+                                   ? 0
+                                   : AlignUp(deepest, kLocalSlackBytes) + kLocalSlackBytes;
   }
 
   struct Initialized {
@@ -346,6 +368,7 @@ class Loader {
   };
   Program::Impl& program_;
   std::vector<Initialized> initialized_;
+  std::unordered_map<uint32_t, uint64_t> deepest_local_;
   std::vector<Mentions> mentions_;
   std::unordered_set<uint32_t> address_taken_;
 };
@@ -380,11 +403,14 @@ const Kernel* Program::FindKernel(std::string_view name) const {
 
 std::vector<std::string> Program::KernelNames() const {
   std::vector<std::string> names;
-  for (const auto& kernel : impl_->kernels) names.push_back(impl_->functions[kernel->function]->name);
+  for (const auto& kernel : impl_->kernels)
+    names.push_back(impl_->functions[kernel->function]->name);
   return names;
 }
 
-const KernelAttributes& Program::Attributes(const Kernel& kernel) const { return kernel.attributes; }
+const KernelAttributes& Program::Attributes(const Kernel& kernel) const {
+  return kernel.attributes;
+}
 
 bool Program::FindVariable(std::string_view name, uint64_t* address, uint64_t* size_bytes) const {
   const auto found = impl_->variables.find(name);

@@ -1,4 +1,5 @@
-// What Program::Impl and Kernel hold: shared by loading, decoding and running, hidden from users of executor.h.
+// What Program::Impl and Kernel hold: shared by loading, decoding and running, hidden from users of
+// executor.h.
 #pragma once
 
 #include <map>
@@ -46,7 +47,8 @@ class Kernel {
  public:
   uint32_t function = 0;
   KernelAttributes attributes;
-  // Shared address of each of the program's shared variables that this kernel reaches; ~0 = not reached.
+  // Shared address of each of the program's shared variables that this kernel reaches; ~0 = not
+  // reached.
   std::vector<uint32_t> shared_offsets;
   uint32_t dynamic_shared_offset = 0;
   uint64_t local_limit_bytes = 0;  // per thread
@@ -76,7 +78,9 @@ class Program::Impl {
   // -1 if no function of this program lies there.
   int64_t FunctionAt(uint64_t address) const {
     const uint64_t offset = address - FunctionAddress(0);
-    return (offset & 15) == 0 && (offset >> 4) < functions.size() ? static_cast<int64_t>(offset >> 4) : -1;
+    return (offset & 15) == 0 && (offset >> 4) < functions.size()
+               ? static_cast<int64_t>(offset >> 4)
+               : -1;
   }
   const ptx::Function& Source(const Function& function) const {
     return *static_cast<const ptx::Function*>(function.source);
@@ -84,12 +88,14 @@ class Program::Impl {
 };
 
 // Fills in a function's code from its PTX. `kernel` is set for entries.
-void DecodeFunction(const Program::Impl& program, const ptx::Function& source, const Kernel* kernel, Function& out);
+void DecodeFunction(const Program::Impl& program, const ptx::Function& source, const Kernel* kernel,
+                    Function& out);
 
 // Number of elements that `initializer` holds, for arrays declared with []; 0 if it cannot be read.
 uint64_t CountInitializers(std::string_view initializer);
 // Writes an initialiser to `memory` (size_bytes bytes). False with a reason if it cannot be read.
-bool ApplyInitializer(const Program::Impl& program, const ptx::Variable& variable, const ptx::Variable::Name& name,
-                      std::byte* memory, uint64_t size_bytes, std::string* reason);
+bool ApplyInitializer(const Program::Impl& program, const ptx::Variable& variable,
+                      const ptx::Variable::Name& name, std::byte* memory, uint64_t size_bytes,
+                      std::string* reason);
 
 }  // namespace ops_debug::emulator

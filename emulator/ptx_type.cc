@@ -12,17 +12,17 @@ struct Row {
   Class type_class;
 };
 constexpr Row kRows[] = {
-    {Type::kNone, "", 2, Class::kOther},        {Type::kPred, "pred", 2, Class::kOther},
-    {Type::kB8, "b8", 0, Class::kBits},         {Type::kU8, "u8", 0, Class::kUnsigned},
-    {Type::kS8, "s8", 0, Class::kSigned},       {Type::kB16, "b16", 1, Class::kBits},
-    {Type::kU16, "u16", 1, Class::kUnsigned},   {Type::kS16, "s16", 1, Class::kSigned},
-    {Type::kB32, "b32", 2, Class::kBits},       {Type::kU32, "u32", 2, Class::kUnsigned},
-    {Type::kS32, "s32", 2, Class::kSigned},     {Type::kB64, "b64", 3, Class::kBits},
-    {Type::kU64, "u64", 3, Class::kUnsigned},   {Type::kS64, "s64", 3, Class::kSigned},
-    {Type::kF16, "f16", 1, Class::kFloat},      {Type::kBf16, "bf16", 1, Class::kFloat},
-    {Type::kF16x2, "f16x2", 2, Class::kFloat},  {Type::kBf16x2, "bf16x2", 2, Class::kFloat},
-    {Type::kU16x2, "u16x2", 2, Class::kOther},  {Type::kS16x2, "s16x2", 2, Class::kOther},
-    {Type::kTf32, "tf32", 2, Class::kFloat},    {Type::kF32, "f32", 2, Class::kFloat},
+    {Type::kNone, "", 2, Class::kOther},       {Type::kPred, "pred", 2, Class::kOther},
+    {Type::kB8, "b8", 0, Class::kBits},        {Type::kU8, "u8", 0, Class::kUnsigned},
+    {Type::kS8, "s8", 0, Class::kSigned},      {Type::kB16, "b16", 1, Class::kBits},
+    {Type::kU16, "u16", 1, Class::kUnsigned},  {Type::kS16, "s16", 1, Class::kSigned},
+    {Type::kB32, "b32", 2, Class::kBits},      {Type::kU32, "u32", 2, Class::kUnsigned},
+    {Type::kS32, "s32", 2, Class::kSigned},    {Type::kB64, "b64", 3, Class::kBits},
+    {Type::kU64, "u64", 3, Class::kUnsigned},  {Type::kS64, "s64", 3, Class::kSigned},
+    {Type::kF16, "f16", 1, Class::kFloat},     {Type::kBf16, "bf16", 1, Class::kFloat},
+    {Type::kF16x2, "f16x2", 2, Class::kFloat}, {Type::kBf16x2, "bf16x2", 2, Class::kFloat},
+    {Type::kU16x2, "u16x2", 2, Class::kOther}, {Type::kS16x2, "s16x2", 2, Class::kOther},
+    {Type::kTf32, "tf32", 2, Class::kFloat},   {Type::kF32, "f32", 2, Class::kFloat},
     {Type::kF64, "f64", 3, Class::kFloat},
 };
 
@@ -52,18 +52,24 @@ bool IsInteger(Type type) {
 }
 bool IsFloat(Type type) { return RowOf(type).type_class == Class::kFloat; }
 bool IsPair(Type type) {
-  return type == Type::kF16x2 || type == Type::kBf16x2 || type == Type::kU16x2 || type == Type::kS16x2;
+  return type == Type::kF16x2 || type == Type::kBf16x2 || type == Type::kU16x2 ||
+         type == Type::kS16x2;
 }
 bool IsHalf(Type type) {
   return type == Type::kF16 || type == Type::kBf16 || type == Type::kF16x2 || type == Type::kBf16x2;
 }
 std::string_view SignedName(Type type) {
   switch (type) {
-    case Type::kB8: return "u8";
-    case Type::kB16: return "u16";
-    case Type::kB32: return "u32";
-    case Type::kB64: return "u64";
-    default: return NameOf(type);
+    case Type::kB8:
+      return "u8";
+    case Type::kB16:
+      return "u16";
+    case Type::kB32:
+      return "u32";
+    case Type::kB64:
+      return "u64";
+    default:
+      return NameOf(type);
   }
 }
 Type ElementOf(Type type) {

@@ -1,9 +1,12 @@
 // Who runs next: splits within a warp, warps within a block, blocks on a host thread.
 //
-// Within a warp the deepest call and then the lowest program counter goes first, which reconverges (layout.cc). A split
-// that has used up its credit of backward jumps may be waiting for lanes that the order keeps back, so then the one that
-// has rested longest runs: diverged lanes always make progress (the guarantee of Volta and later). Warps and blocks give
-// way for the same reason: a block that seems to wait for another one lets its host thread start the next.
+// Within a warp the deepest call and then the lowest program counter goes first, which reconverges
+// (layout.cc). A split that has used up its credit of backward jumps may be waiting for lanes that
+// the order keeps back, so then the one that has rested longest runs: diverged lanes always make
+// progress (the guarantee of Volta and later). Warps and blocks give way for the same reason: a
+// block that seems to wait for another one lets its host thread start the next.
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -15,20 +18,37 @@
 namespace ops_debug::emulator {
 namespace {
 
+constexpr size_t kMappedBytes = 1 << 20;
 constexpr int64_t kCredit = 1 << 20;
-// Resident blocks per host thread in launches that are not cooperative, when blocks seem to wait for each other.
+// Resident blocks per host thread in launches that are not cooperative, when blocks seem to wait
+// for each other.
 constexpr size_t kResidentBlocks = 1024;
 // A block that yields this often in a row without any sign of waiting is taken to wait after all.
 constexpr uint32_t kIdleYields = 64;
 
 }  // namespace
 
+// Large buffers (stacks for recursion) come as untouched pages, which cost nothing until they are
+// used.
 LaneBuffer::LaneBuffer(size_t size_bytes) : size_bytes_(size_bytes) {
-  const size_t rounded = (std::max<size_t>(size_bytes, 1) + kLaneArrayAlignment - 1) & ~(kLaneArrayAlignment - 1);
-  data_ = static_cast<std::byte*>(::operator new(rounded, std::align_val_t{kLaneArrayAlignment}));
-  std::memset(data_, 0, rounded);
+  const size_t wanted = std::max<size_t>(size_bytes, 1);
+  if (wanted >= kMappedBytes) {
+    void* pages = mmap(nullptr, wanted, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (pages == MAP_FAILED) throw std::bad_alloc();
+    data_ = static_cast<std::byte*>(pages);
+    return;
+  }
+  data_ = static_cast<std::byte*>(::operator new (wanted, std::align_val_t{kLaneArrayAlignment}));
+  std::memset(data_, 0, wanted);
 }
-LaneBuffer::~LaneBuffer() { ::operator delete(data_, std::align_val_t{kLaneArrayAlignment}); }
+LaneBuffer::~LaneBuffer() {
+  if (data_ != nullptr && size_bytes_ >= kMappedBytes) {
+    munmap(data_, size_bytes_);
+  } else {
+    ::operator delete (data_, std::align_val_t{kLaneArrayAlignment});
+  }
+}
 
 Block::Block(const Launch& l, uint32_t warp_count)
     : launch(&l),
@@ -51,7 +71,8 @@ Block::Block(const Launch& l, uint32_t warp_count)
   }
 }
 
-Machine::Machine(Launch& launch) : launch_(launch), lanes_(*launch.lanes), scratch_(kWarpLanes * sizeof(uint64_t)) {}
+Machine::Machine(Launch& launch)
+    : launch_(launch), lanes_(*launch.lanes), scratch_(kWarpLanes * sizeof(uint64_t)) {}
 
 Frame* Machine::TakeFrame(const Function& function) {
   std::vector<Frame*>& free = free_frames_[&function];
@@ -271,7 +292,8 @@ void Machine::Work() {
   for (;;) {
     if (want_more || resident.empty()) {
       want_more = false;
-      const uint64_t number = launch_.next_block.load() < launch_.block_count ? launch_.next_block.fetch_add(1) : ~0ull;
+      const uint64_t number =
+          launch_.next_block.load() < launch_.block_count ? launch_.next_block.fetch_add(1) : ~0ull;
       if (number < launch_.block_count && number < launch_.failed_block.load()) {
         resident.push_back(StartBlock(number));
         turn = resident.size() - 1;
@@ -280,9 +302,13 @@ void Machine::Work() {
     if (resident.empty()) break;
     if (turn >= resident.size()) turn = 0;
     Block& block = *resident[turn];
-    // Blocks behind a failed one stop; those before it go on, so the error does not depend on the host threads.
-    Stop stop = block.number > launch_.failed_block.load() ? Stop::kFault : RunBlock(block);
-    if (stop == Stop::kYield) {
+    // Blocks behind a failed one stop; those before it go on, so the error does not depend on the
+    // host threads.
+    const bool abandoned = block.number > launch_.failed_block.load();
+    const Stop stop = abandoned ? Stop::kFinished : RunBlock(block);
+    // One that waits may wait for the failed block; it would never end.
+    const bool hopeless = spinning_ && launch_.failed_block.load() != ~0ull;
+    if (stop == Stop::kYield && !hopeless) {
       want_more = spinning_ && (launch_.cooperative || resident.size() < kResidentBlocks);
       ++turn;
       continue;
@@ -290,7 +316,8 @@ void Machine::Work() {
     if (stop == Stop::kFault && block.number < launch_.failed_block.load()) Report(block);
     for (auto& warp : block.warps) {
       instructions += warp->instructions;
-      for (uint32_t i = 0; i < warp->split_count; ++i) DropLanes(warp->splits[i].frame, warp->splits[i].lanes);
+      for (uint32_t i = 0; i < warp->split_count; ++i)
+        DropLanes(warp->splits[i].frame, warp->splits[i].lanes);
       warp->split_count = 0;
     }
     if (!block.output.empty()) {

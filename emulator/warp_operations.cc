@@ -1,7 +1,8 @@
 // Operations between the lanes of a warp: shfl, vote, match, redux, elect and bar.warp.sync.
 //
-// The .sync forms name their lanes. They may arrive from different places, also from different call depths; the
-// operation happens when the last of them (exited lanes aside) has come. Until then a split waits.
+// The .sync forms name their lanes. They may arrive from different places, also from different call
+// depths; the operation happens when the last of them (exited lanes aside) has come. Until then a
+// split waits.
 #include <cstring>
 
 #include "emulator/machine.h"
@@ -11,8 +12,8 @@ namespace {
 
 const Instruction& Current(const Split& split) { return split.frame->function->code[split.pc]; }
 
-// Lane that `lane` reads from, or itself if that lies outside its segment (PTX ISA 9.0, shfl.sync). `in_range` is the
-// predicate result.
+// Lane that `lane` reads from, or itself if that lies outside its segment (PTX ISA 9.0, shfl.sync).
+// `in_range` is the predicate result.
 uint32_t SourceLane(ShuffleKind kind, uint32_t lane, uint32_t b, uint32_t c, bool* in_range) {
   const uint32_t segment_mask = (c >> 8) & 31;
   const uint32_t clamp = c & 31;
@@ -34,7 +35,8 @@ uint32_t SourceLane(ShuffleKind kind, uint32_t lane, uint32_t b, uint32_t c, boo
       *in_range = source <= limit;
       break;
     case ShuffleKind::kIndex:
-      source = static_cast<int32_t>((lane & segment_mask) | (static_cast<uint32_t>(delta) & ~segment_mask));
+      source = static_cast<int32_t>((lane & segment_mask) |
+                                    (static_cast<uint32_t>(delta) & ~segment_mask));
       *in_range = source <= limit;
       break;
   }
@@ -44,12 +46,18 @@ uint32_t SourceLane(ShuffleKind kind, uint32_t lane, uint32_t b, uint32_t c, boo
 uint32_t Reduced(const WarpOperation& operation, uint32_t x, uint32_t y) {
   const bool less = operation.is_signed ? static_cast<int32_t>(x) < static_cast<int32_t>(y) : x < y;
   switch (operation.reduce) {
-    case ReduceKind::kAdd: return x + y;
-    case ReduceKind::kMin: return less ? x : y;
-    case ReduceKind::kMax: return less ? y : x;
-    case ReduceKind::kAnd: return x & y;
-    case ReduceKind::kOr: return x | y;
-    case ReduceKind::kXor: return x ^ y;
+    case ReduceKind::kAdd:
+      return x + y;
+    case ReduceKind::kMin:
+      return less ? x : y;
+    case ReduceKind::kMax:
+      return less ? y : x;
+    case ReduceKind::kAnd:
+      return x & y;
+    case ReduceKind::kOr:
+      return x | y;
+    case ReduceKind::kXor:
+      return x ^ y;
   }
   return x;
 }
@@ -85,7 +93,9 @@ void Machine::CompleteWarpSync(Warp& warp) {
     uint32_t lanes = 0;
     for (uint32_t j = i; j < warp.split_count; ++j) {
       Split& other = warp.splits[j];
-      if (other.state != Split::State::kWarpSync || (other.lanes & needed) == 0 || Current(other).op != op) continue;
+      if (other.state != Split::State::kWarpSync || (other.lanes & needed) == 0 ||
+          Current(other).op != op)
+        continue;
       participants[count++] = &other;
       lanes |= other.lanes;
     }
@@ -113,10 +123,12 @@ void Machine::Perform(Warp& /*warp*/, Split* const* participants, uint32_t count
     }
     if (operation.a == kNoRef) continue;
     const std::byte* const a = At(frame, operation.a);
-    // Lanes outside the operation keep what their register holds: what a GPU returns for them is undefined.
+    // Lanes outside the operation keep what their register holds: what a GPU returns for them is
+    // undefined.
     for (uint32_t i = 0; i < kWarpLanes; ++i) {
       if (p != 0 && ((participants[p]->lanes >> i) & 1) == 0) continue;
-      std::memcpy(&values[i], a + (static_cast<size_t>(i) << operation.width), size_t{1} << operation.width);
+      std::memcpy(&values[i], a + (static_cast<size_t>(i) << operation.width),
+                  size_t{1} << operation.width);
     }
   }
   uint32_t reduction = 0;
@@ -127,7 +139,8 @@ void Machine::Perform(Warp& /*warp*/, Split* const* participants, uint32_t count
     for (uint32_t m = lanes & (lanes - 1); m != 0; m &= m - 1) {
       const auto lane = static_cast<uint32_t>(__builtin_ctz(m));
       if (op == Op::kReduce) {
-        reduction = Reduced(*Current(*participants[0]).fn.warp, reduction, static_cast<uint32_t>(values[lane]));
+        reduction = Reduced(*Current(*participants[0]).fn.warp, reduction,
+                            static_cast<uint32_t>(values[lane]));
       }
       all_equal = all_equal && values[lane] == values[first];
     }
@@ -144,7 +157,8 @@ void Machine::Perform(Warp& /*warp*/, Split* const* participants, uint32_t count
         const auto* c = reinterpret_cast<const uint32_t*>(At(frame, operation.c));
         for (uint32_t i = 0; i < kWarpLanes; ++i) {
           bool in_range = false;
-          results[i] = static_cast<uint32_t>(values[SourceLane(operation.shuffle, i, b[i], c[i], &in_range)]);
+          results[i] = static_cast<uint32_t>(
+              values[SourceLane(operation.shuffle, i, b[i], c[i], &in_range)]);
           predicate |= static_cast<uint32_t>(in_range) << i;
         }
         break;

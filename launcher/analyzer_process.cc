@@ -32,10 +32,9 @@ std::variant<AnalyzerProcess, Problem> AnalyzerProcess::StartWith(
     return Problem{"cannot make a pipe", "are too many files open?", kExitToolFailure};
   }
   arguments.insert(arguments.begin(), "ops-debug-analyzer");
-  for (const auto& [flag, value] :
-       {std::pair<std::string, std::string>{"--format", options.format},
-        {"--control-fd", std::to_string(control.read.get())},
-        {"--result-fd", std::to_string(result.write.get())}}) {
+  for (const auto& [flag, value] : {std::pair<std::string, std::string>{"--format", options.format},
+                                    {"--control-fd", std::to_string(control.read.get())},
+                                    {"--result-fd", std::to_string(result.write.get())}}) {
     arguments.push_back(flag);
     arguments.push_back(value);
   }

@@ -1,4 +1,5 @@
-// The analyzer as the launcher sees it: a child that says "ready", later its verdict, and between the two may die.
+// The analyzer as the launcher sees it: a child that says "ready", later its verdict, and between
+// the two may die.
 #pragma once
 
 #include <sys/types.h>

@@ -80,7 +80,8 @@ std::variant<pid_t, Problem> Start(const ProgramStart& program) {
   waitpid(child, nullptr, 0);
   Problem problem{"cannot run " + program.path + ": " + strerror(fault), ""};
   if (fault == ENOEXEC) problem.hint = "is it built for this machine? A script needs a #! line";
-  if (fault == ENOENT) problem.hint = "is the interpreter in its first line, or its loader, installed?";
+  if (fault == ENOENT)
+    problem.hint = "is the interpreter in its first line, or its loader, installed?";
   if (fault == E2BIG) problem.hint = "arguments and environment are too long";
   return problem;
 }

@@ -42,8 +42,8 @@ struct ProgramStart {
   bool without_stdin = false;      // /dev/null instead
 };
 
-// The process id, or why the program did not start. Signals are unblocked and at their defaults in the program, but for
-// those that were ignored before.
+// The process id, or why the program did not start. Signals are unblocked and at their defaults in
+// the program, but for those that were ignored before.
 std::variant<pid_t, Problem> Start(const ProgramStart& program);
 
 }  // namespace ops_debug::launcher

@@ -17,9 +17,9 @@ struct FlagGroup {
 
 struct Command {
   const char* name;
-  const char* summary;   // one line, for the list of commands
-  const char* usage;     // behind "ops-debug NAME"
-  const char* example;   // one or more whole command lines
+  const char* summary;  // one line, for the list of commands
+  const char* usage;    // behind "ops-debug NAME"
+  const char* example;  // one or more whole command lines
   std::vector<FlagGroup> groups;
   int (*run)(const Installation& installation, const FlagValues& values);
 };

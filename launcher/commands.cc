@@ -1,11 +1,11 @@
 // What can follow "ops-debug".
+#include <iostream>
+#include <sstream>
+
 #include "launcher/command.h"
 #include "launcher/run_options.h"
 #include "launcher/supervision.h"
 #include "launcher/target_program.h"
-
-#include <iostream>
-#include <sstream>
 
 namespace ops_debug::launcher {
 namespace {
@@ -39,7 +39,8 @@ int RunKernelFile(const Installation& installation, const FlagValues& values) {
   }
   const auto options = ReadRunOptions(values);
   if (const auto* problem = std::get_if<Problem>(&options)) return Tell(*problem);
-  Target target{.path = installation.runner, .arguments = {"ops-debug-runner"}, .expects_cuda = false};
+  Target target{
+      .path = installation.runner, .arguments = {"ops-debug-runner"}, .expects_cuda = false};
   for (const Flag& flag : kKernelFlags) {
     for (const std::string& value : values.All(flag.name)) {
       // One word, so that a value may begin with a dash.
@@ -63,8 +64,9 @@ int CheckMemory(const Installation& installation, const FlagValues& values) {
   for (const Flag& flag : kKernelFlags) {
     // Boundaries are what memory checking is about, whatever runs.
     if (values.Has(flag.name) && std::string(flag.name) != "check-boundary") {
-      return Tell({"--" + std::string(flag.name) + " needs --kernel FILE",
-                   "ops-debug check-memory --kernel kernel.cu --" + std::string(flag.name) + " ..."});
+      return Tell(
+          {"--" + std::string(flag.name) + " needs --kernel FILE",
+           "ops-debug check-memory --kernel kernel.cu --" + std::string(flag.name) + " ..."});
     }
   }
   return RunProgram(installation, values, "check-memory");
@@ -121,8 +123,8 @@ std::string Indented(const std::string& lines) {
 std::span<const Command> Commands() { return kCommands; }
 
 std::string DescribeCommand(const Command& command) {
-  std::string text = std::string("ops-debug ") + command.name + ": " + command.summary + "\n\nUsage: ops-debug " +
-                     command.name + ' ' + command.usage + "\n\n";
+  std::string text = std::string("ops-debug ") + command.name + ": " + command.summary +
+                     "\n\nUsage: ops-debug " + command.name + ' ' + command.usage + "\n\n";
   for (const FlagGroup& group : command.groups) {
     text += DescribeFlags(group.title, *group.flags) + '\n';
   }
@@ -138,9 +140,10 @@ std::string DescribeProgram() {
     name.resize(17, ' ');
     text += name + command.summary + '\n';
   }
-  text += "\nOther flags:\n  --help         show this; ops-debug COMMAND --help tells more\n"
-          "  --version      show the version\n\nExample:\n" +
-          Indented(kCommands[0].example) + '\n' + kExitCodes;
+  text +=
+      "\nOther flags:\n  --help         show this; ops-debug COMMAND --help tells more\n"
+      "  --version      show the version\n\nExample:\n" +
+      Indented(kCommands[0].example) + '\n' + kExitCodes;
   return text;
 }
 

@@ -1,5 +1,5 @@
-// Asks the driver itself, in a child: the driver starts threads and maps address space that the launcher has no use for,
-// and a broken installation may crash.
+// Asks the driver itself, in a child: the driver starts threads and maps address space that the
+// launcher has no use for, and a broken installation may crash.
 #include "launcher/device.h"
 
 #include <dlfcn.h>

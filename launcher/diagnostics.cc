@@ -1,4 +1,5 @@
-// Error text, and "did you mean" by edit distance with transpositions (Damerau, CACM 1964; optimal string alignment).
+// Error text, and "did you mean" by edit distance with transpositions (Damerau, CACM 1964; optimal
+// string alignment).
 #include "launcher/diagnostics.h"
 
 #include <algorithm>

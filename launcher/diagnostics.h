@@ -1,4 +1,5 @@
-// What the launcher says when something is wrong, and the exit codes that only the tool itself uses.
+// What the launcher says when something is wrong, and the exit codes that only the tool itself
+// uses.
 #pragma once
 
 #include <optional>

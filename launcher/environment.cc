@@ -49,7 +49,8 @@ std::variant<Environment, Problem> TargetEnvironment(const Environment& inherite
   if (access(library.c_str(), R_OK) != 0) return Missing(library);
   if (library.find_first_of(" :") != std::string::npos) {
     return Problem{"the path of ops-debug holds a space or colon: " + installation.directory,
-                   "LD_PRELOAD cannot carry it; move ops-debug to another folder", kExitToolFailure};
+                   "LD_PRELOAD cannot carry it; move ops-debug to another folder",
+                   kExitToolFailure};
   }
   Environment environment = inherited;
   Prepend(environment, "LD_PRELOAD", library);

@@ -16,8 +16,9 @@ using Environment = std::map<std::string, std::string>;
 
 Environment InheritedEnvironment();
 
-// What the target gets: the inherited variables, the preload library in front of the user's own, the emulator's folder in
-// front of the library path, and the variables of proto/session.h. `device` is never kAuto.
+// What the target gets: the inherited variables, the preload library in front of the user's own,
+// the emulator's folder in front of the library path, and the variables of proto/session.h.
+// `device` is never kAuto.
 std::variant<Environment, Problem> TargetEnvironment(const Environment& inherited,
                                                      const Installation& installation,
                                                      const RunOptions& options,

@@ -1,5 +1,5 @@
-// In order of weight: findings, a tool that could not work, too little checked, the program's own code. A run in which
-// nothing was checked must not look like a clean one.
+// In order of weight: findings, a tool that could not work, too little checked, the program's own
+// code. A run in which nothing was checked must not look like a clean one.
 #include "launcher/exit_code.h"
 
 #include <cstdio>
@@ -22,9 +22,9 @@ ExitDecision DecideExitCode(int program_code, const proto::Verdict& verdict,
   const auto launches = static_cast<double>(verdict.launches);
   const auto checked = static_cast<double>(verdict.checked_launches);
   if (expects_checks && verdict.launches > 0 && verdict.checked_launches == 0) {
-    return {kExitNotChecked,
-            Problem{"none of the " + std::to_string(verdict.launches) + " launches could be checked",
-                    "the report says why, kernel by kernel", kExitNotChecked}};
+    return {kExitNotChecked, Problem{"none of the " + std::to_string(verdict.launches) +
+                                         " launches could be checked",
+                                     "the report says why, kernel by kernel", kExitNotChecked}};
   }
   if (options.required_coverage_percent) {
     const double percent = verdict.launches == 0 ? 0 : 100 * checked / launches;

@@ -14,8 +14,8 @@ struct ExitDecision {
   std::optional<Problem> problem;  // to be told to the user
 };
 
-// `program_code`: the program's own, 128 + signal if one killed it; 0 for `report`. `expects_checks`: false where the
-// user asked for none.
+// `program_code`: the program's own, 128 + signal if one killed it; 0 for `report`.
+// `expects_checks`: false where the user asked for none.
 ExitDecision DecideExitCode(int program_code, const proto::Verdict& verdict,
                             const ReportOptions& options, bool expects_checks);
 

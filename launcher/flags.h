@@ -1,4 +1,5 @@
-// Flags as data: one table per group drives parsing, help and, for kernel flags, what is handed on to ops-debug-runner.
+// Flags as data: one table per group drives parsing, help and, for kernel flags, what is handed on
+// to ops-debug-runner.
 #pragma once
 
 #include <map>

@@ -1,4 +1,5 @@
-// Where the tool's own files are: relative to this program, so that a build tree or a copy of it runs in place.
+// Where the tool's own files are: relative to this program, so that a build tree or a copy of it
+// runs in place.
 #pragma once
 
 #include <string>
@@ -6,11 +7,11 @@
 namespace ops_debug::launcher {
 
 struct Installation {
-  std::string directory;         // of ops-debug
-  std::string analyzer;          // ops-debug-analyzer
-  std::string runner;            // ops-debug-runner
-  std::string preload_library;   // lib/libops_debug_interposer.so
-  std::string emulator_folder;   // emulator: libcuda.so.1 and libcudart.so.N of the CPU device
+  std::string directory;        // of ops-debug
+  std::string analyzer;         // ops-debug-analyzer
+  std::string runner;           // ops-debug-runner
+  std::string preload_library;  // lib/libops_debug_interposer.so
+  std::string emulator_folder;  // emulator: libcuda.so.1 and libcudart.so.N of the CPU device
 };
 
 Installation FindInstallation();

@@ -1,4 +1,5 @@
-// ops-debug: parses the command line, starts analyzer and target, turns the verdict into an exit code.
+// ops-debug: parses the command line, starts analyzer and target, turns the verdict into an exit
+// code.
 #include <iostream>
 #include <string>
 #include <vector>

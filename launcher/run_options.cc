@@ -108,7 +108,8 @@ std::variant<RunOptions, Problem> ReadRunOptions(const FlagValues& values) {
   if (auto* problem = std::get_if<Problem>(&report)) return *problem;
   options.report = std::get<ReportOptions>(report);
   if (auto problem = ReadDevice(values, &options.device)) return *problem;
-  if (auto problem = ReadWord(values, "check", {"memory", "none"}, &options.checks)) return *problem;
+  if (auto problem = ReadWord(values, "check", {"memory", "none"}, &options.checks))
+    return *problem;
   if (auto problem = ReadWord(values, "rewrite", {"checks", "null"}, &options.rewrite)) {
     return *problem;
   }

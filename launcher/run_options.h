@@ -20,7 +20,7 @@ struct DeviceChoice {
 
 struct ReportOptions {
   std::string format = "text";
-  std::string output;  // empty: stderr in a run, stdout of `report`
+  std::string output;                          // empty: stderr in a run, stdout of `report`
   int error_exit_code = kDefaultExitFindings;  // 0: findings do not change the exit code
   std::optional<double> required_coverage_percent;
 };

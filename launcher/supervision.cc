@@ -1,7 +1,8 @@
 // One thread, one poll: signals arrive through a signalfd, the analyzer's words through its pipe.
 //
-// Signals: what a terminal sends (Ctrl-C) has reached the whole process group already, so only what a process sent to
-// the launcher alone is passed on. Once the target has ended, a further Ctrl-C gives up waiting for the report.
+// Signals: what a terminal sends (Ctrl-C) has reached the whole process group already, so only what
+// a process sent to the launcher alone is passed on. Once the target has ended, a further Ctrl-C
+// gives up waiting for the report.
 #include "launcher/supervision.h"
 
 #include <fcntl.h>
@@ -110,10 +111,9 @@ class Supervisor {
   // Waits for something to happen. `on_signal` is called for each signal but SIGCHLD.
   template <class OnSignal>
   void Poll(OnSignal on_signal) {
-    pollfd events[2] = {{.fd = signals_.fd(), .events = POLLIN, .revents = 0},
-                        {.fd = analyzer_open_ ? analyzer_.result_fd() : -1,
-                         .events = POLLIN,
-                         .revents = 0}};
+    pollfd events[2] = {
+        {.fd = signals_.fd(), .events = POLLIN, .revents = 0},
+        {.fd = analyzer_open_ ? analyzer_.result_fd() : -1, .events = POLLIN, .revents = 0}};
     if (poll(events, 2, -1) < 0) return;
     for (signalfd_siginfo info{}; signals_.Next(&info);) {
       if (info.ssi_signo != SIGCHLD) on_signal(info);
@@ -148,8 +148,7 @@ int RunUnderTool(const Installation& installation, const RunOptions& options,
                                              std::get<DeviceChoice>(device), ring.name);
   if (const auto* problem = std::get_if<Problem>(&environment)) return Tell(*problem);
   SignalQueue signals;
-  auto analyzer =
-      AnalyzerProcess::StartLive(installation, options, ring.name, target.expects_cuda);
+  auto analyzer = AnalyzerProcess::StartLive(installation, options, ring.name, target.expects_cuda);
   if (const auto* problem = std::get_if<Problem>(&analyzer)) return Tell(*problem);
   Supervisor supervisor(signals, std::get<AnalyzerProcess>(analyzer));
   const auto started = Start({.path = target.path,

@@ -1,5 +1,5 @@
-// PATH search and a look at the ELF header: a program without a dynamic loader ignores LD_PRELOAD, and nobody would
-// notice.
+// PATH search and a look at the ELF header: a program without a dynamic loader ignores LD_PRELOAD,
+// and nobody would notice.
 #include "launcher/target_program.h"
 
 #include <elf.h>
@@ -18,12 +18,14 @@ namespace {
 
 std::string PreloadObstacle(const std::string& path, const struct stat& status) {
   if ((status.st_mode & (S_ISUID | S_ISGID)) != 0 && geteuid() != 0) {
-    return path + " is set-uid: the system keeps the preload library out of it; nothing will be checked";
+    return path +
+           " is set-uid: the system keeps the preload library out of it; nothing will be checked";
   }
   std::ifstream file(path, std::ios::binary);
   Elf64_Ehdr header{};
   if (!file.read(reinterpret_cast<char*>(&header), sizeof(header))) return "";
-  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return "";  // a script: its interpreter decides
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
+    return "";  // a script: its interpreter decides
   if (header.e_ident[EI_CLASS] != ELFCLASS64) {
     return path + " is a 32-bit program: the preload library is 64-bit; nothing will be checked";
   }

@@ -4,7 +4,8 @@
 //   error <TAB> what happened <TAB> hint   the analyzer could not do its work; the last line
 //   verdict <TAB> six numbers              the report is written; the last line
 //
-// The other direction is a pipe that carries nothing: when its write end closes, the target has ended.
+// The other direction is a pipe that carries nothing: when its write end closes, the target has
+// ended.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +36,8 @@ inline std::string FormatVerdict(const Verdict& verdict) {
 inline bool ParseVerdict(const std::string& line, Verdict* verdict) {
   unsigned long long n[6];
   int end = 0;
-  const int fields = std::sscanf(line.c_str(), "verdict\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu%n", &n[0],
-                                 &n[1], &n[2], &n[3], &n[4], &n[5], &end);
+  const int fields = std::sscanf(line.c_str(), "verdict\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu%n",
+                                 &n[0], &n[1], &n[2], &n[3], &n[4], &n[5], &end);
   if (fields != 6 || static_cast<size_t>(end) != line.size()) return false;
   *verdict = {n[0], n[1], n[2], n[3], n[4], n[5]};
   return true;

@@ -1,14 +1,17 @@
 // The event log (.odlog): the ring's messages, unchanged, in checksummed zstd frames.
 //
-// The file is a sequence of zstd frames and skippable frames (RFC 8878, 3.1.2), so `zstd -dc FILE` works on it too:
+// The file is a sequence of zstd frames and skippable frames (RFC 8878, 3.1.2), so `zstd -dc FILE`
+// works on it too:
 //
 //   file header   skippable   "ODLOG", version
-//   per frame:    skippable   sizes and number of the frame that follows, with a checksum of their own
+//   per frame:    skippable   sizes and number of the frame that follows, with a checksum of their
+//   own
 //                 zstd        length-delimited messages (varint, bytes), content checksum on
 //   end mark      skippable   number of frames and messages; absent if the recording was cut off
 //
-// A frame is written by one write() and at the latest a second after its first message, so whatever kills the recorder,
-// the file reads up to the last frame. The frame prefix lets a reader find the next frame behind a damaged one.
+// A frame is written by one write() and at the latest a second after its first message, so whatever
+// kills the recorder, the file reads up to the last frame. The frame prefix lets a reader find the
+// next frame behind a damaged one.
 #pragma once
 
 #include <absl/status/status.h>

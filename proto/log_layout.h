@@ -1,4 +1,5 @@
-// Records of the .odlog container around its zstd frames; little endian, as every machine that CUDA runs on.
+// Records of the .odlog container around its zstd frames; little endian, as every machine that CUDA
+// runs on.
 #pragma once
 
 #include <bit>
@@ -16,8 +17,8 @@ inline constexpr uint32_t kLogPrefixMagic = 0x184D2A51;
 inline constexpr uint32_t kLogEndMagic = 0x184D2A52;
 inline constexpr char kLogName[8] = {'O', 'D', 'L', 'O', 'G', 0, 0, 0};
 
-inline constexpr size_t kLogFrameBytes = 256 * 1024;           // a frame is closed when it holds as much
-inline constexpr size_t kLogMaxMessageBytes = 16 << 20;        // longer ones are refused
+inline constexpr size_t kLogFrameBytes = 256 * 1024;     // a frame is closed when it holds as much
+inline constexpr size_t kLogMaxMessageBytes = 16 << 20;  // longer ones are refused
 inline constexpr size_t kLogMaxFrameBytes = kLogFrameBytes + kLogMaxMessageBytes + 16;
 
 struct LogHeader {
@@ -37,8 +38,8 @@ struct LogPrefix {
   uint32_t checksum = 0;
 
   constexpr uint32_t Checksum() const {
-    return (number * 0x9e3779b1u ^ compressed_bytes) * 0x85ebca77u ^ uncompressed_bytes * 0xc2b2ae3du ^
-           magic;
+    return (number * 0x9e3779b1u ^ compressed_bytes) * 0x85ebca77u ^
+           uncompressed_bytes * 0xc2b2ae3du ^ magic;
   }
 };
 

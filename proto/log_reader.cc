@@ -1,4 +1,5 @@
-// Reads the .odlog container (log.h). The file may come from anywhere: every length is checked before it is used.
+// Reads the .odlog container (log.h). The file may come from anywhere: every length is checked
+// before it is used.
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -59,7 +60,8 @@ bool LogReader::Next(std::vector<std::byte>* message) {
     complete = byte < 0x80;
   }
   if (!complete || length > frame_.size() - frame_offset_) {
-    damage_.push_back(FrameName(next_number_ - 1) + " of the log is malformed; its remaining events are missing");
+    damage_.push_back(FrameName(next_number_ - 1) +
+                      " of the log is malformed; its remaining events are missing");
     frame_offset_ = frame_.size();
     return Next(message);
   }
@@ -99,8 +101,10 @@ bool LogReader::ReadFrame() {
       if (!FindNextPrefix(offset_ + 1)) return false;
       continue;
     }
-    if (prefix.number > next_number_ && (damage_.empty() || damage_.back().find("damaged") == std::string::npos)) {
-      damage_.push_back(std::to_string(prefix.number - next_number_) + " frames of the log are missing");
+    if (prefix.number > next_number_ &&
+        (damage_.empty() || damage_.back().find("damaged") == std::string::npos)) {
+      damage_.push_back(std::to_string(prefix.number - next_number_) +
+                        " frames of the log are missing");
     }
     std::vector<std::byte> compressed(prefix.compressed_bytes);
     const uint64_t begin = offset_ + sizeof(prefix);
@@ -132,8 +136,8 @@ bool LogReader::FindNextPrefix(uint64_t from) {
     for (size_t i = 0; i < kChunk && i + sizeof(LogPrefix) <= size; ++i) {
       LogPrefix prefix{};
       std::memcpy(&prefix, chunk.data() + i, sizeof(prefix));
-      const bool is_end = prefix.magic == kLogEndMagic && prefix.content_bytes == 16 &&
-                          i + sizeof(LogEnd) == size;
+      const bool is_end =
+          prefix.magic == kLogEndMagic && prefix.content_bytes == 16 && i + sizeof(LogEnd) == size;
       if (is_end || IsPrefix(prefix)) {
         offset_ = base + i;
         return true;

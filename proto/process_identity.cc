@@ -1,5 +1,5 @@
-// Reads /proc/PID/stat. The command name in field 2 may hold spaces and parentheses, so fields are counted from the
-// last ')'.
+// Reads /proc/PID/stat. The command name in field 2 may hold spaces and parentheses, so fields are
+// counted from the last ')'.
 #include "proto/process_identity.h"
 
 #include <errno.h>
@@ -58,7 +58,8 @@ uint64_t ProcessStartTicks(uint32_t process_id) {
 bool ProcessRuns(uint32_t process_id, uint64_t start_ticks, uint64_t start_ticks_mask) {
   ProcessStat stat;
   if (!ReadProcessStat(process_id, &stat)) {
-    // A /proc mounted with hidepid shows nothing; the kernel still tells whether the number is in use.
+    // A /proc mounted with hidepid shows nothing; the kernel still tells whether the number is in
+    // use.
     return !(kill(static_cast<pid_t>(process_id), 0) != 0 && errno == ESRCH);
   }
   if (stat.state == 'X') return false;

@@ -1,10 +1,11 @@
 // The event ring: one block of shared memory, many producers, one consumer.
 //
-// Messages are opaque bytes here (a serialized proto::Event each). Producers reserve space by compare-and-swap on the
-// head, copy, then commit by storing the record's header with release order; the consumer reads records in order and
-// frees them by moving the tail. A producer that dies between reserve and commit leaves a hole: its process id stands in
-// the reservation, and the consumer skips the hole once that process is gone. Nothing a peer writes is trusted: lengths
-// are checked against the ring before use. How it works: ring_layout.h.
+// Messages are opaque bytes here (a serialized proto::Event each). Producers reserve space by
+// compare-and-swap on the head, copy, then commit by storing the record's header with release
+// order; the consumer reads records in order and frees them by moving the tail. A producer that
+// dies between reserve and commit leaves a hole: its process id stands in the reservation, and the
+// consumer skips the hole once that process is gone. Nothing a peer writes is trusted: lengths are
+// checked against the ring before use. How it works: ring_layout.h.
 #pragma once
 
 #include <cstddef>
@@ -18,17 +19,19 @@ namespace ops_debug::proto {
 
 enum class WhenFull : uint8_t {
   kDrop,  // bulk data: count the loss and go on
-  kWait,  // what must not be lost (faults, coverage): wait up to 2 s for the consumer, then count the loss
+  kWait,  // what must not be lost (faults, coverage): wait up to 2 s for the consumer, then count
+          // the loss
 };
 
 class RingProducer {
  public:
-  // Maps the segment `name` (as in kEnvRing). Null and `*error` set if it does not exist or is not a ring of this
-  // version. Never throws. Safe to call in any process that inherits the environment.
+  // Maps the segment `name` (as in kEnvRing). Null and `*error` set if it does not exist or is not
+  // a ring of this version. Never throws. Safe to call in any process that inherits the
+  // environment.
   static std::unique_ptr<RingProducer> Open(const char* name, std::string* error);
   ~RingProducer();
-  // False: dropped and counted. Thread-safe, lock-free, async-signal-unsafe. Messages larger than a quarter of the ring
-  // are dropped.
+  // False: dropped and counted. Thread-safe, lock-free, async-signal-unsafe. Messages larger than a
+  // quarter of the ring are dropped.
   bool Write(std::span<const std::byte> message, WhenFull when_full);
 
  private:
@@ -40,13 +43,14 @@ class RingProducer {
 class RingConsumer {
  public:
   // Creates the segment with room for `capacity_bytes` of records (rounded up to a power of two).
-  static std::unique_ptr<RingConsumer> Create(const char* name, size_t capacity_bytes, std::string* error);
+  static std::unique_ptr<RingConsumer> Create(const char* name, size_t capacity_bytes,
+                                              std::string* error);
   ~RingConsumer();  // removes the segment's name
   // Next message into `*message`; false if none is ready. Corrupt records are skipped and counted.
   bool Read(std::vector<std::byte>* message);
   // Whether a record is claimed that Read has not delivered or skipped yet.
   bool HasUnread() const;
-  uint64_t lost_messages() const;     // dropped by producers
+  uint64_t lost_messages() const;  // dropped by producers
   uint64_t corrupt_records() const;
 
  private:

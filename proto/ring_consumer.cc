@@ -1,5 +1,5 @@
-// The consumer's side of the ring; ring_layout.h tells how it works. Its own place in the ring is private: the shared
-// tail is only what it tells producers.
+// The consumer's side of the ring; ring_layout.h tells how it works. Its own place in the ring is
+// private: the shared tail is only what it tells producers.
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -80,7 +80,8 @@ struct RingConsumer::Impl {
   bool waits_for_hole = false;
   Clock::time_point next_hole_check;
 
-  // Frees the record at `place` and moves on. The head may still stand at it if the owner died right after its claim.
+  // Frees the record at `place` and moves on. The head may still stand at it if the owner died
+  // right after its claim.
   void Release(uint32_t units) {
     const RingPlace next = place.After(units);
     uint64_t head = place.Pack();
@@ -92,8 +93,8 @@ struct RingConsumer::Impl {
     waits_for_hole = false;
   }
 
-  // Shared state contradicts itself: somebody wrote into the segment. Starts over at our own place; unread records are
-  // lost, and producers in the middle of a record fail their commit.
+  // Shared state contradicts itself: somebody wrote into the segment. Starts over at our own place;
+  // unread records are lost, and producers in the middle of a record fail their commit.
   void Repair() {
     ++corrupt;
     const RingPlace head = RingPlace::Unpack(segment.header->head.load(std::memory_order_acquire));
@@ -135,9 +136,8 @@ std::unique_ptr<RingConsumer> RingConsumer::Create(const char* name, size_t capa
     *error = "an event ring holds at most " + std::to_string(kRingMaxCapacityBytes) + " bytes";
     return nullptr;
   }
-  const uint64_t capacity =
-      RoundUpToPowerOfTwo(capacity_bytes < kRingMinCapacityBytes ? kRingMinCapacityBytes
-                                                                 : capacity_bytes);
+  const uint64_t capacity = RoundUpToPowerOfTwo(
+      capacity_bytes < kRingMinCapacityBytes ? kRingMinCapacityBytes : capacity_bytes);
   const auto slots = static_cast<uint32_t>(capacity / kRingBytesPerSlot);
   const size_t segment_bytes = RingSegmentBytes(capacity, slots);
   try {
@@ -146,7 +146,8 @@ std::unique_ptr<RingConsumer> RingConsumer::Create(const char* name, size_t capa
     bip::shared_memory_object object(bip::create_only, name, bip::read_write,
                                      bip::permissions(0600));
     NewName new_name{name};
-    // ftruncate alone makes a sparse file: a full /dev/shm would then kill us with SIGBUS at the first touch.
+    // ftruncate alone makes a sparse file: a full /dev/shm would then kill us with SIGBUS at the
+    // first touch.
     const int fault = Reserve(object.get_mapping_handle().handle, segment_bytes);
     if (fault != 0) {
       *error = Explain(name, fault, segment_bytes);

@@ -2,15 +2,17 @@
 //
 //   RingHeader | RingSlot[slot_count] | payload[capacity_bytes]
 //
-// Two rings run side by side. A slot describes one record; payload bytes are handed out in units of 16. The k-th record
-// takes slot k and the payload units that follow those of record k-1. `head` and `tail` hold both counters in one
-// 64-bit word: record number above, payload position in units below; both wrap.
+// Two rings run side by side. A slot describes one record; payload bytes are handed out in units
+// of 16. The k-th record takes slot k and the payload units that follow those of record k-1. `head`
+// and `tail` hold both counters in one 64-bit word: record number above, payload position in units
+// below; both wrap.
 //
-// A producer claims a record with one compare-and-swap on the *slot*, not on the head: the word it stores tells owner
-// and length. So there is no moment at which space is taken but nobody knows by whom, however the owner dies. Whoever
-// finds the slot at the head claimed advances the head from the claimed length (the helping of Michael and Scott's
-// queue, PODC 1996). Slots never hold payload, and every slot word carries its lap around the ring, so a producer that
-// slept while the ring wrapped fails its compare-and-swap (the turn numbers of Vyukov's bounded queue).
+// A producer claims a record with one compare-and-swap on the *slot*, not on the head: the word it
+// stores tells owner and length. So there is no moment at which space is taken but nobody knows by
+// whom, however the owner dies. Whoever finds the slot at the head claimed advances the head from
+// the claimed length (the helping of Michael and Scott's queue, PODC 1996). Slots never hold
+// payload, and every slot word carries its lap around the ring, so a producer that slept while the
+// ring wrapped fails its compare-and-swap (the turn numbers of Vyukov's bounded queue).
 #pragma once
 
 #include <atomic>
@@ -50,14 +52,16 @@ struct RingHeader {
 
 struct RingSlot {
   std::atomic<uint64_t> word;  // SlotWord
-  uint32_t size_bytes;         // of the message; written between claim and commit, as is the checksum
+  uint32_t size_bytes;  // of the message; written between claim and commit, as is the checksum
   uint32_t checksum;
 };
 
-static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
+static_assert(std::atomic<uint64_t>::is_always_lock_free &&
+              std::atomic<uint32_t>::is_always_lock_free);
 static_assert(sizeof(std::atomic<uint64_t>) == 8 && sizeof(std::atomic<uint32_t>) == 4);
 static_assert(offsetof(RingHeader, version) == 8 && offsetof(RingHeader, capacity_bytes) == 16);
-static_assert(offsetof(RingHeader, consumer_start_ticks) == 32 && offsetof(RingHeader, state) == 48);
+static_assert(offsetof(RingHeader, consumer_start_ticks) == 32 &&
+              offsetof(RingHeader, state) == 48);
 static_assert(offsetof(RingHeader, head) == 64 && offsetof(RingHeader, tail) == 128);
 static_assert(offsetof(RingHeader, lost_messages) == 192 && sizeof(RingHeader) == 256);
 static_assert(sizeof(RingSlot) == 16 && offsetof(RingSlot, size_bytes) == 8);
@@ -68,8 +72,8 @@ enum SlotState : uint32_t {
   kSlotCommitted = 2,
 };
 
-// The fields of RingSlot::word, lowest bits first: state 2, units 18, process id 22 (the kernel's limit), low bits of
-// the owner's start time 10, lap 12.
+// The fields of RingSlot::word, lowest bits first: state 2, units 18, process id 22 (the kernel's
+// limit), low bits of the owner's start time 10, lap 12.
 struct SlotWord {
   uint32_t state = kSlotFree;
   uint32_t units = 0;
@@ -115,7 +119,8 @@ struct RingPlace {
 };
 
 constexpr uint32_t SlotLap(uint32_t record, uint32_t slot_count) {
-  return record / slot_count & SlotWord::kLapMask;  // slot_count is a power of two: the division wraps with `record`
+  return record / slot_count &
+         SlotWord::kLapMask;  // slot_count is a power of two: the division wraps with `record`
 }
 
 constexpr size_t RingSegmentBytes(uint64_t capacity_bytes, uint32_t slot_count) {
@@ -129,8 +134,8 @@ constexpr size_t RingMaxMessageBytes(uint64_t capacity_bytes) {
   return static_cast<size_t>(quarter < nameable ? quarter : nameable);
 }
 
-// Finds records whose owner was taken for dead too early, or that a stray write of the target hit. FNV-1a over 64-bit
-// words, folded; not meant against forgery.
+// Finds records whose owner was taken for dead too early, or that a stray write of the target hit.
+// FNV-1a over 64-bit words, folded; not meant against forgery.
 uint32_t RingChecksum(const std::byte* data, size_t size_bytes);
 
 }  // namespace ops_debug::proto

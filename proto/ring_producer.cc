@@ -42,7 +42,8 @@ const char* FindDefect(const RingHeader& header, size_t segment_bytes) {
       capacity > kRingMaxCapacityBytes || !IsPowerOfTwo(slots) || slots > capacity) {
     return "its header is damaged";
   }
-  if (RingSegmentBytes(capacity, slots) > segment_bytes) return "it is shorter than its header says";
+  if (RingSegmentBytes(capacity, slots) > segment_bytes)
+    return "it is shorter than its header says";
   return nullptr;
 }
 
@@ -52,7 +53,8 @@ struct RingProducer::Impl {
   enum class Outcome { kWritten, kFull, kFailed };
 
   RingSegment segment;
-  // This process as slot words name it. Both in one word: a fork's child renews them while other threads may write.
+  // This process as slot words name it. Both in one word: a fork's child renews them while other
+  // threads may write.
   std::atomic<uint64_t> identity{0};
   std::atomic<bool> consumer_gone{false};
 
@@ -81,8 +83,7 @@ struct RingProducer::Impl {
 
 RingProducer::Impl::Outcome RingProducer::Impl::TryWrite(std::span<const std::byte> message) {
   RingHeader& header = *segment.header;
-  const auto units =
-      static_cast<uint32_t>((message.size() + kRingUnitBytes - 1) / kRingUnitBytes);
+  const auto units = static_cast<uint32_t>((message.size() + kRingUnitBytes - 1) / kRingUnitBytes);
   const uint64_t self = Identity();
   for (uint32_t attempt = 0; attempt < kMaxAttempts; ++attempt) {
     uint64_t head_word = header.head.load(std::memory_order_acquire);

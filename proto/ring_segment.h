@@ -1,5 +1,6 @@
-// A mapped ring segment whose geometry has been checked once against the size of the mapping. All later arithmetic uses
-// the private copy, so nothing that a peer writes into the header afterwards can lead outside the mapping.
+// A mapped ring segment whose geometry has been checked once against the size of the mapping. All
+// later arithmetic uses the private copy, so nothing that a peer writes into the header afterwards
+// can lead outside the mapping.
 #pragma once
 
 #include <boost/interprocess/mapped_region.hpp>

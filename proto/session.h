@@ -1,9 +1,11 @@
-// What the launcher tells the processes it starts: names of environment variables and their values. One list.
+// What the launcher tells the processes it starts: names of environment variables and their values.
+// One list.
 #pragma once
 
 namespace ops_debug::proto {
 
-// Name of the shared-memory segment that holds the event ring (ring.h). Unset: the interposer stays passive.
+// Name of the shared-memory segment that holds the event ring (ring.h). Unset: the interposer stays
+// passive.
 inline constexpr char kEnvRing[] = "OPS_DEBUG_RING";
 // Comma-separated checks: "memory", "none". "none" loads every image untouched.
 inline constexpr char kEnvChecks[] = "OPS_DEBUG_CHECKS";

@@ -1,6 +1,6 @@
 // Fat binaries: the container in which nvcc ships code for several architectures. Lists the entries
 // and reads their payload, decompressed. Layout as observed in the output of CUDA 11.8 to 13.0
-// toolkits (test/shadow/host/fatbin_test.cc verifies it against the nvcc that is installed).
+// toolkits (test/ptx/fatbin_test.cc verifies it against the nvcc that is installed).
 //
 //   wrapper    { u32 magic 0x466243B1; u32 version; const void* container;
 //                const void* relocatable_containers }

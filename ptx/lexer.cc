@@ -78,8 +78,8 @@ const char* ScanNumber(const char* p, const char** error) {
   return finish(p, q, true);
 }
 
-// `# 12 "file.cu"` or `#line 12`: what the C preprocessor leaves behind. ptxas takes such lines anywhere and uses them
-// for its messages only. (`#0` is a placeholder.)
+// `# 12 "file.cu"` or `#line 12`: what the C preprocessor leaves behind. ptxas takes such lines
+// anywhere and uses them for its messages only. (`#0` is a placeholder.)
 bool IsLineMarker(const char* p) {
   const char* q = p + 1;
   while (*q == ' ' || *q == '\t') ++q;

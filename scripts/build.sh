@@ -25,8 +25,17 @@ export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 
 mkdir -p build
 exec 9>build/.build-lock
-flock 9
+if ! flock -n 9; then
+  echo "ops-debug: waiting for another build in this folder" >&2
+  flock 9
+fi
 log=build/build.log
+
+# Says something only if the build takes a while. `read` waits without a child that could outlive us.
+exec {never}<> <(:)
+(read -r -t 3 -u "$never" || echo "ops-debug: building, the first time takes minutes (log: $log)" >&2) 9>&- &
+notice=$!
+trap 'kill "$notice" 2>/dev/null || true' EXIT
 
 # A configuration is stale when the preset or the choice of toolkit changed; ninja itself watches the CMake files.
 choice="${CUDA_HOME:-} ${CUDA_PATH:-} ${OPS_DEBUG_TOOLKIT:-} $(cksum <CMakePresets.json)"
@@ -40,11 +49,7 @@ if [[ ! -f build/build.ninja || $(cat build/.configured 2>/dev/null) != "$choice
   echo "$choice" >build/.configured
 fi
 
-ninja=(ninja -C build "${targets[@]}")
-steps=$("${ninja[@]}" -n 2>/dev/null | sed -n 's/^\[[0-9]*\/\([0-9]*\)\].*/\1/p' | head -n 1 || true)
-[[ -n $steps ]] || steps=0
-((steps < 20)) || echo "ops-debug: building ($steps steps; log: $log)" >&2
-if ! "${ninja[@]}" >"$log" 2>&1 9>&-; then
+if ! ninja -C build "${targets[@]}" >"$log" 2>&1 9>&-; then
   grep -E -A 12 'FAILED|error' "$log" | head -n 80 >&2 || tail -n 40 "$log" >&2
   echo "ops-debug: the build failed; the whole log is $log" >&2
   exit 3

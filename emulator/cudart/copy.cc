@@ -13,7 +13,7 @@ using OptionalStream = std::optional<cudaStream_t>;
 cudaError_t Copy(const DriverCalls& driver, void* to, const void* from, size_t bytes,
                  cudaMemcpyKind kind, OptionalStream stream) {
   const bool async = stream.has_value();
-  const CUstream s = stream.value_or(nullptr);
+  CUstream s = stream.value_or(nullptr);
   CUresult result = CUDA_SUCCESS;
   switch (kind) {
     case cudaMemcpyHostToDevice:

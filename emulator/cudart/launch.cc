@@ -2,10 +2,10 @@
 // that nvcc made for the kernel pops it and calls __cudaLaunchKernel (CUDA 13) or cudaLaunchKernel
 // (before).
 #include <memory>
-#include <vector>
 
 #include "emulator/cudart/registry.h"
 #include "emulator/cudart/runtime.h"
+#include "emulator/driver/thread_stack.h"
 
 namespace ops_debug::emulator::cudart {
 namespace {
@@ -16,10 +16,8 @@ struct CallConfiguration {
   cudaStream_t stream;
 };
 
-std::vector<CallConfiguration>& PushedConfigurations() {
-  thread_local std::vector<CallConfiguration> pushed;
-  return pushed;
-}
+// Depth: a kernel's arguments may launch kernels while they are evaluated.
+constinit thread_local ThreadStack<CallConfiguration, 64> pushed_configurations;
 
 bool IsShapePossible(const dim3& grid, const dim3& block) {
   const auto within = [](const dim3& value, unsigned x, unsigned y, unsigned z) {
@@ -69,24 +67,19 @@ extern "C" {
 
 unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes,
                                      struct CUstream_st* stream) {
-  try {
-    PushedConfigurations().push_back({grid, block, shared_bytes, stream});
-    return 0;
-  } catch (...) {
-    return unsigned(Report(cudaErrorMemoryAllocation));
-  }
+  if (pushed_configurations.Push({grid, block, shared_bytes, stream})) return 0;
+  return unsigned(Report(cudaErrorMemoryAllocation));
 }
 
 cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared_bytes,
                                        void* stream) {
-  std::vector<CallConfiguration>& pushed = PushedConfigurations();
-  if (pushed.empty()) return Report(cudaErrorMissingConfiguration);
-  const CallConfiguration& top = pushed.back();
+  if (pushed_configurations.Empty()) return Report(cudaErrorMissingConfiguration);
+  const CallConfiguration& top = pushed_configurations.Top();
   *grid = top.grid;
   *block = top.block;
   *shared_bytes = top.shared_bytes;
   *static_cast<cudaStream_t*>(stream) = top.stream;
-  pushed.pop_back();
+  pushed_configurations.Pop();
   return cudaSuccess;
 }
 

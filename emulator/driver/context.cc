@@ -43,8 +43,12 @@ CUresult Create(CUcontext* result, unsigned flags, CUdevice ordinal) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     if (!IsDevice(ordinal)) return CUDA_ERROR_INVALID_DEVICE;
-    *result = NewContext(device, flags, false);
-    ContextStack().push_back(*result);
+    CUctx_st* context = NewContext(device, flags, false);
+    if (!ContextStack().Push(context)) {
+      device.contexts.Remove(context);
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *result = context;
     return CUDA_SUCCESS;
   });
 }
@@ -120,8 +124,8 @@ CUresult cuCtxDestroy_v2(CUcontext handle) {
     CUctx_st* context = device.contexts.Find(handle);
     if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
     if (context->is_primary) return CUDA_ERROR_INVALID_CONTEXT;
-    std::vector<CUctx_st*>& stack = ContextStack();
-    if (!stack.empty() && stack.back() == context) stack.pop_back();
+    ContextStackType& stack = ContextStack();
+    if (!stack.Empty() && stack.Top() == context) stack.Pop();
     ClearContext(device, *context);
     device.contexts.Remove(context);
     return CUDA_SUCCESS;
@@ -132,34 +136,33 @@ CUresult cuCtxPushCurrent_v2(CUcontext handle) {
   return OnDevice([&](Device& device) -> CUresult {
     CUctx_st* context = device.contexts.Find(handle);
     if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-    ContextStack().push_back(context);
-    return CUDA_SUCCESS;
+    return ContextStack().Push(context) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
   });
 }
 
 CUresult cuCtxPopCurrent_v2(CUcontext* popped) {
   return OnDevice([&](Device&) -> CUresult {
-    std::vector<CUctx_st*>& stack = ContextStack();
-    if (stack.empty()) return CUDA_ERROR_INVALID_CONTEXT;
-    if (popped != nullptr) *popped = stack.back();
-    stack.pop_back();
+    ContextStackType& stack = ContextStack();
+    if (stack.Empty()) return CUDA_ERROR_INVALID_CONTEXT;
+    if (popped != nullptr) *popped = stack.Top();
+    stack.Pop();
     return CUDA_SUCCESS;
   });
 }
 
 CUresult cuCtxSetCurrent(CUcontext handle) {
   return OnDevice([&](Device& device) -> CUresult {
-    std::vector<CUctx_st*>& stack = ContextStack();
+    ContextStackType& stack = ContextStack();
     if (handle == nullptr) {
-      if (!stack.empty()) stack.pop_back();
+      if (!stack.Empty()) stack.Pop();
       return CUDA_SUCCESS;
     }
     CUctx_st* context = device.contexts.Find(handle);
     if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-    if (stack.empty()) {
-      stack.push_back(context);
+    if (stack.Empty()) {
+      stack.Push(context);
     } else {
-      stack.back() = context;
+      stack.Top() = context;
     }
     return CUDA_SUCCESS;
   });

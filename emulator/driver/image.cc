@@ -37,6 +37,12 @@ CUresult FromFatbin(const ptx::Fatbin& fatbin, const DeviceModel& model, std::st
     if (entry.arch_specific && entry.arch != limit) continue;
     if (best == nullptr || entry.arch > best->arch) best = &entry;
   }
+  if (fatbin.relocatable) {
+    *why =
+        "the program was built with -rdc=true: device code that still has to be linked is not "
+        "supported; build it without separate compilation";
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
   if (best == nullptr) {
     *why = "no PTX that compute capability " + std::to_string(model.compute_major) + "." +
            std::to_string(model.compute_minor) + " can run in a fat binary with " +

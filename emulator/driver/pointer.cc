@@ -1,5 +1,4 @@
 // What a pointer is: cuPointerGetAttribute and its plural.
-#include <cstring>
 #include <optional>
 
 #include "emulator/driver/memory.h"
@@ -29,7 +28,7 @@ bool IsHostMemory(const Allocation& allocation) {
 
 template <class T>
 CUresult Store(void* out, T value) {
-  std::memcpy(out, &value, sizeof(value));
+  *static_cast<T*>(out) = value;
   return CUDA_SUCCESS;
 }
 

@@ -27,14 +27,14 @@ bool Initialised() { return the_device.load(std::memory_order_acquire) != nullpt
 
 Device& ThisDevice() { return *the_device.load(std::memory_order_acquire); }
 
-std::vector<CUctx_st*>& ContextStack() {
-  thread_local std::vector<CUctx_st*> stack;
+ContextStackType& ContextStack() {
+  constinit thread_local ContextStackType stack;
   return stack;
 }
 
 CUctx_st* CurrentContext() {
-  const std::vector<CUctx_st*>& stack = ContextStack();
-  return stack.empty() ? nullptr : ThisDevice().contexts.Find(stack.back());
+  ContextStackType& stack = ContextStack();
+  return stack.Empty() ? nullptr : ThisDevice().contexts.Find(stack.Top());
 }
 
 std::map<uint64_t, Allocation>::iterator Device::FindAllocation(uint64_t address,

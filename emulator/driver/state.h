@@ -20,6 +20,7 @@
 
 #include "emulator/driver/abi.h"
 #include "emulator/driver/handles.h"
+#include "emulator/driver/thread_stack.h"
 #include "emulator/executor.h"
 #include "emulator/memory.h"
 
@@ -144,7 +145,8 @@ Device& ThisDevice();
 bool Initialised();
 
 // The calling thread's context stack.
-std::vector<CUctx_st*>& ContextStack();
+using ContextStackType = ThreadStack<CUctx_st*, 64>;
+ContextStackType& ContextStack();
 // The current context; nullptr if there is none or it has been destroyed.
 CUctx_st* CurrentContext();
 

@@ -50,7 +50,8 @@ U ExtractField(U x, uint32_t position, uint32_t length, bool is_signed) {
   return negative ? static_cast<U>(low | ~FieldMask<U>(kept)) : low;
 }
 
-// Only 32- and 64-bit forms exist. `zeros` counts leading zeros, `ones` set bits, `reverse` mirrors.
+// Only 32- and 64-bit forms exist. `zeros` counts leading zeros, `ones` set bits, `reverse`
+// mirrors.
 template <class U, class S, class CountZeros, class CountOnes, class Reverse>
 void RegisterFields(LaneRegistry& r, const char* b, const char* u, const char* s, CountZeros,
                     CountOnes, Reverse) {
@@ -108,7 +109,8 @@ inline uint32_t Permute(uint32_t a, uint32_t b, uint32_t selector) {
   return result;
 }
 
-// The special modes of prmt as selectors of the default mode; index = c & 3. PTX ISA 9.7.9.7, table "prmt modes".
+// The special modes of prmt as selectors of the default mode; index = c & 3. PTX ISA 9.7.9.7, table
+// "prmt modes".
 inline uint32_t ModeSelector(uint64_t mode, uint32_t c) {
   constexpr uint16_t kTable[6][4] = {
       {0x3210, 0x4321, 0x5432, 0x6543},  // f4e
@@ -122,18 +124,20 @@ inline uint32_t ModeSelector(uint64_t mode, uint32_t c) {
 }
 
 void Register32(LaneRegistry& r) {
-  r.Alu("lop3", "b32", WithImmediate<uint32_t>([](uint32_t a, uint32_t b, uint32_t c, uint64_t lut) {
+  r.Alu("lop3", "b32",
+        WithImmediate<uint32_t>([](uint32_t a, uint32_t b, uint32_t c, uint64_t lut) {
           uint32_t result = 0;
           for (int k = 0; k < 8; ++k) {
             const uint32_t on = static_cast<uint32_t>(-static_cast<int32_t>((lut >> k) & 1));
-            result |= on & ((k & 4) != 0 ? a : ~a) & ((k & 2) != 0 ? b : ~b) & ((k & 1) != 0 ? c : ~c);
+            result |=
+                on & ((k & 4) != 0 ? a : ~a) & ((k & 2) != 0 ? b : ~b) & ((k & 1) != 0 ? c : ~c);
           }
           return result;
         }));
-  r.Alu("prmt", "b32", Ternary<uint32_t>([](uint32_t a, uint32_t b, uint32_t c) {
-          return Permute(a, b, c);
-        }));
-  r.Alu("prmt.mode", "b32", WithImmediate<uint32_t>([](uint32_t a, uint32_t b, uint32_t c, uint64_t mode) {
+  r.Alu("prmt", "b32",
+        Ternary<uint32_t>([](uint32_t a, uint32_t b, uint32_t c) { return Permute(a, b, c); }));
+  r.Alu("prmt.mode", "b32",
+        WithImmediate<uint32_t>([](uint32_t a, uint32_t b, uint32_t c, uint64_t mode) {
           return Permute(a, b, ModeSelector(mode, c));
         }));
   // Funnel shifts: the 64-bit value b:a, shifted by min(c, 32) or c mod 32.
@@ -161,9 +165,8 @@ void Register32(LaneRegistry& r) {
   r.Alu("szext.clamp", "u32", Binary<uint32_t>([](uint32_t a, uint32_t n) {
           return n >= 32 ? a : a & FieldMask<uint32_t>(n);
         }));
-  r.Alu("szext.wrap", "u32", Binary<uint32_t>([](uint32_t a, uint32_t n) {
-          return a & FieldMask<uint32_t>(n & 31);
-        }));
+  r.Alu("szext.wrap", "u32",
+        Binary<uint32_t>([](uint32_t a, uint32_t n) { return a & FieldMask<uint32_t>(n & 31); }));
   r.Alu("szext.clamp", "s32", Binary<uint32_t>([](uint32_t a, uint32_t n) {
           return ExtractField<uint32_t, int32_t>(a, 0, n > 32 ? 32 : n, true);
         }));
@@ -183,7 +186,8 @@ void Register32(LaneRegistry& r) {
         }));
 }
 
-// Sign or zero extension and truncation: "move.TO.FROM", FROM being s8, u8, s16, u16, s32, u32, b64.
+// Sign or zero extension and truncation: "move.TO.FROM", FROM being s8, u8, s16, u16, s32, u32,
+// b64.
 template <class From>
 void RegisterMovesFrom(LaneRegistry& r, const char* from) {
   r.Alu("move.8", from, Unary<uint8_t, From>([](From x) { return static_cast<uint8_t>(x); }));
@@ -198,17 +202,16 @@ void RegisterPacking(LaneRegistry& r, const char* narrow) {
           return static_cast<Wide>((static_cast<Wide>(high) << (sizeof(Narrow) * 8)) | low);
         }));
   r.Alu("unpack.low", narrow, Unary<Narrow, Wide>([](Wide x) { return static_cast<Narrow>(x); }));
-  r.Alu("unpack.high", narrow, Unary<Narrow, Wide>([](Wide x) {
-          return static_cast<Narrow>(x >> (sizeof(Narrow) * 8));
-        }));
+  r.Alu("unpack.high", narrow,
+        Unary<Narrow, Wide>([](Wide x) { return static_cast<Narrow>(x >> (sizeof(Narrow) * 8)); }));
 }
 
 template <class U>
 void RegisterSlct(LaneRegistry& r, const char* integer_key, const char* float_key) {
-  r.Alu("slct", integer_key, Ternary<U, U, U, int32_t>([](U x, U y, int32_t z) {
-          return z >= 0 ? x : y;
-        }));
-  r.Alu("slct", float_key, Ternary<U, U, U, float>([](U x, U y, float z) { return z >= 0 ? x : y; }));
+  r.Alu("slct", integer_key,
+        Ternary<U, U, U, int32_t>([](U x, U y, int32_t z) { return z >= 0 ? x : y; }));
+  r.Alu("slct", float_key,
+        Ternary<U, U, U, float>([](U x, U y, float z) { return z >= 0 ? x : y; }));
 }
 
 }  // namespace
@@ -231,8 +234,9 @@ void RegisterBitLanes(LaneRegistry& r) {
   r.Alu("bfi", "b32", Ternary<uint32_t>([](uint32_t a, uint32_t b, uint32_t c) {
           return InsertField<uint32_t>(a, b, c);
         }));
-  r.Alu("bfi", "b64", Ternary<uint64_t, uint64_t, uint64_t, uint32_t>(
-                          [](uint64_t a, uint64_t b, uint32_t c) { return InsertField<uint64_t>(a, b, c); }));
+  r.Alu("bfi", "b64",
+        Ternary<uint64_t, uint64_t, uint64_t, uint32_t>(
+            [](uint64_t a, uint64_t b, uint32_t c) { return InsertField<uint64_t>(a, b, c); }));
   r.Alu("pack.field", "b32", Binary<uint32_t>([](uint32_t pos, uint32_t len) {
           return (pos & 0xff) | ((len & 0xff) << 8);
         }));

@@ -1,4 +1,5 @@
-// Comparisons (32 results as one mask) and the executor's own lane operations: blend, select, splat, address tests.
+// Comparisons (32 results as one mask) and the executor's own lane operations: blend, select,
+// splat, address tests.
 #include <emmintrin.h>
 
 #include "emulator/isa/lane_entries.h"
@@ -64,12 +65,10 @@ void RegisterTests(LaneRegistry& r, const char* type) {
   r.Compare("infinite", type, Relation<U>([](U x, U) { return (x & ~Sign) == Infinity; }));
   r.Compare("number", type, Relation<U>([](U x, U) { return (x & ~Sign) <= Infinity; }));
   r.Compare("notanumber", type, Relation<U>([](U x, U) { return (x & ~Sign) > Infinity; }));
-  r.Compare("normal", type, Relation<U>([](U x, U) {
-              return (x & ~Sign) >= Smallest && (x & ~Sign) < Infinity;
-            }));
-  r.Compare("subnormal", type, Relation<U>([](U x, U) {
-              return (x & ~Sign) < Smallest && (x & ~Sign) != 0;
-            }));
+  r.Compare("normal", type,
+            Relation<U>([](U x, U) { return (x & ~Sign) >= Smallest && (x & ~Sign) < Infinity; }));
+  r.Compare("subnormal", type,
+            Relation<U>([](U x, U) { return (x & ~Sign) < Smallest && (x & ~Sign) != 0; }));
 }
 
 template <class T>

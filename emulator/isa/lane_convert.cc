@@ -1,6 +1,6 @@
-// cvt between integer and floating-point formats. Names: "cvt[.rz|.rm|.rp].TO.FROM". The decoder composes: 8- and 16-bit
-// integers are extended first, rounding to an integral value comes before the conversion to an integer, saturation to a
-// narrower integer after it.
+// cvt between integer and floating-point formats. Names: "cvt[.rz|.rm|.rp].TO.FROM". The decoder
+// composes: 8- and 16-bit integers are extended first, rounding to an integral value comes before
+// the conversion to an integer, saturation to a narrower integer after it.
 #include "emulator/isa/lane_entries.h"
 #include "emulator/isa/lane_math.h"
 
@@ -27,12 +27,14 @@ void RegisterFromInteger(LaneRegistry& r, const char* const names[4], const char
   RegisterModes<&UnaryLoop<Cast, F, I, 32>>(r, names, from);
 }
 
-// Truncates with saturation. NaN gives 0, but the sign bit alone when either side is 64 bits wide (PTX ISA, cvt).
+// Truncates with saturation. NaN gives 0, but the sign bit alone when either side is 64 bits wide
+// (PTX ISA, cvt).
 template <class I, class F>
 inline I ToInteger(F x) {
   constexpr bool kSigned = static_cast<I>(-1) < 0;
   constexpr int kBits = static_cast<int>(sizeof(I) * 8);
-  constexpr F kAbove = static_cast<F>(1ull << (kBits - 1)) * (kSigned ? 1 : 2);  // first value too large
+  constexpr F kAbove =
+      static_cast<F>(1ull << (kBits - 1)) * (kSigned ? 1 : 2);  // first value too large
   constexpr I kMax = kSigned ? static_cast<I>((1ull << (kBits - 1)) - 1) : static_cast<I>(-1);
   constexpr I kMin = kSigned ? static_cast<I>(1ull << (kBits - 1)) : I{0};
   constexpr I kNan = sizeof(F) == 8 || sizeof(I) == 8 ? static_cast<I>(1ull << (kBits - 1)) : I{0};
@@ -77,14 +79,17 @@ void RegisterFloatFormats(LaneRegistry& r) {
   r.Alu("cvt.rz.f16", "f32", Unary<uint16_t, float>([](float x) { return FloatToHalfZero(x); }));
   r.Alu("cvt.bf16", "f32", Unary<uint16_t, float>([](float x) { return FloatToBfloat(x); }));
   r.Alu("cvt.rz.bf16", "f32", Unary<uint16_t, float>([](float x) { return FloatToBfloatZero(x); }));
-  r.Alu("cvt.f16", "f64", Unary<uint16_t, double>([](double x) { return FloatToHalf(DoubleToFloatOdd(x)); }));
-  r.Alu("cvt.bf16", "f64", Unary<uint16_t, double>([](double x) { return FloatToBfloat(DoubleToFloatOdd(x)); }));
+  r.Alu("cvt.f16", "f64",
+        Unary<uint16_t, double>([](double x) { return FloatToHalf(DoubleToFloatOdd(x)); }));
+  r.Alu("cvt.bf16", "f64",
+        Unary<uint16_t, double>([](double x) { return FloatToBfloat(DoubleToFloatOdd(x)); }));
   // tf32 keeps 10 fraction bits in an f32.
   r.Alu("cvt.rna.tf32", "f32", Unary<uint32_t>([](uint32_t x) {
           return (x & 0x7fffffffu) > 0x7f800000u ? 0x7fffffffu : (x + 0x1000u) & ~0x1fffu;
         }));
   r.Alu("cvt.tf32", "f32", Unary<uint32_t>([](uint32_t x) {
-          return (x & 0x7fffffffu) > 0x7f800000u ? 0x7fffffffu : (x + 0xfffu + ((x >> 13) & 1)) & ~0x1fffu;
+          return (x & 0x7fffffffu) > 0x7f800000u ? 0x7fffffffu
+                                                 : (x + 0xfffu + ((x >> 13) & 1)) & ~0x1fffu;
         }));
   r.Alu("cvt.rz.tf32", "f32", Unary<uint32_t>([](uint32_t x) {
           return (x & 0x7fffffffu) > 0x7f800000u ? 0x7fffffffu : x & ~0x1fffu;

@@ -6,17 +6,17 @@
 
 #if defined(OPS_DEBUG_HAS_X86_SETS)
 #define OPS_DEBUG_ISA avx2
-#include "emulator/isa/lane_ops.h"
 #include "emulator/isa/lane_entries.h"
+#include "emulator/isa/lane_ops.h"
 #undef OPS_DEBUG_ISA
 #define OPS_DEBUG_ISA avx512
-#include "emulator/isa/lane_ops.h"
 #include "emulator/isa/lane_entries.h"
+#include "emulator/isa/lane_ops.h"
 #undef OPS_DEBUG_ISA
 #endif
 #define OPS_DEBUG_ISA baseline
-#include "emulator/isa/lane_ops.h"
 #include "emulator/isa/lane_entries.h"
+#include "emulator/isa/lane_ops.h"
 #undef OPS_DEBUG_ISA
 
 namespace ops_debug::emulator {
@@ -50,15 +50,15 @@ AluFn LaneRegistry::FindAlu(std::string_view key) const { return Find(alu_, key)
 CompareFn LaneRegistry::FindCompare(std::string_view key) const { return Find(compare_, key); }
 CarryFn LaneRegistry::FindCarry(std::string_view key) const { return Find(carry_, key); }
 
-#define OPS_DEBUG_REGISTER_SET(set)                \
-  do {                                             \
-    set::RegisterIntegerLanes(registry);           \
-    set::RegisterBitLanes(registry);               \
-    set::RegisterFloatLanes(registry);             \
-    set::RegisterHalfLanes(registry);              \
-    set::RegisterConvertLanes(registry);           \
-    set::RegisterCompareLanes(registry);           \
-    registry.support_ = &set::Support();           \
+#define OPS_DEBUG_REGISTER_SET(set)      \
+  do {                                   \
+    set::RegisterIntegerLanes(registry); \
+    set::RegisterBitLanes(registry);     \
+    set::RegisterFloatLanes(registry);   \
+    set::RegisterHalfLanes(registry);    \
+    set::RegisterConvertLanes(registry); \
+    set::RegisterCompareLanes(registry); \
+    registry.support_ = &set::Support(); \
   } while (false)
 
 const LaneRegistry& SelectLanes() {

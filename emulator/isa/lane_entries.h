@@ -1,5 +1,5 @@
-// What each compiled set of lane operations offers to the dispatcher. Included once per set, with OPS_DEBUG_ISA defined.
-// No guard on purpose: every inclusion declares another namespace.
+// What each compiled set of lane operations offers to the dispatcher. Included once per set, with
+// OPS_DEBUG_ISA defined. No guard on purpose: every inclusion declares another namespace.
 #include "emulator/isa/lane_ops.h"
 
 namespace ops_debug::emulator::OPS_DEBUG_ISA {

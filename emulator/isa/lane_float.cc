@@ -1,6 +1,6 @@
-// f32 and f64 arithmetic. Names: operation [.rz|.rm|.rp] [.ftz]; no rounding suffix means nearest even. `.sat` is a
-// separate operation that the decoder appends. The approximate functions of PTX are computed to full precision, which
-// every bound of the manual allows.
+// f32 and f64 arithmetic. Names: operation [.rz|.rm|.rp] [.ftz]; no rounding suffix means nearest
+// even. `.sat` is a separate operation that the decoder appends. The approximate functions of PTX
+// are computed to full precision, which every bound of the manual allows.
 #include <cmath>
 
 #include "emulator/isa/lane_entries.h"
@@ -112,10 +112,10 @@ void RegisterAll(LaneRegistry& r, const char* const (&names)[2][4]) {
   RegisterRounded<Op, Sources>(r, names[0], names[1]);
 }
 
-#define OPS_DEBUG_REGISTER(op, sources, name)                                             \
-  do {                                                                                    \
+#define OPS_DEBUG_REGISTER(op, sources, name)                                                   \
+  do {                                                                                          \
     static const char* const kNames[2][4] = {OPS_DEBUG_MODES(name), OPS_DEBUG_FTZ_MODES(name)}; \
-    RegisterAll<op, sources>(r, kNames);                                                  \
+    RegisterAll<op, sources>(r, kNames);                                                        \
   } while (false)
 
 // A function of one f32, plain and flushing.
@@ -136,7 +136,8 @@ void RegisterFunctions(LaneRegistry& r) {
   RegisterFunction(r, "tanh", "tanh.ftz", [](float x) { return __builtin_tanhf(x); });
   r.Alu("rsqrt", "f64", Unary<double>([](double x) { return 1.0 / __builtin_sqrt(x); }));
   // The round functions of cvt: to an integral value in the same format.
-  RegisterFunction(r, "round.rni", "round.rni.ftz", [](float x) { return __builtin_nearbyintf(x); });
+  RegisterFunction(r, "round.rni", "round.rni.ftz",
+                   [](float x) { return __builtin_nearbyintf(x); });
   RegisterFunction(r, "round.rzi", "round.rzi.ftz", [](float x) { return __builtin_truncf(x); });
   RegisterFunction(r, "round.rmi", "round.rmi.ftz", [](float x) { return __builtin_floorf(x); });
   RegisterFunction(r, "round.rpi", "round.rpi.ftz", [](float x) { return __builtin_ceilf(x); });
@@ -153,19 +154,18 @@ void RegisterSigns(LaneRegistry& r, const char* type) {
   constexpr U kSign = FloatBits<F>::kSign;
   r.Alu("neg", type, Unary<U>([](U x) { return x ^ kSign; }));
   r.Alu("abs", type, Unary<U>([](U x) { return x & ~kSign; }));
-  r.Alu("copysign", type, Binary<U>([](U sign, U value) { return (value & ~kSign) | (sign & kSign); }));
+  r.Alu("copysign", type,
+        Binary<U>([](U sign, U value) { return (value & ~kSign) | (sign & kSign); }));
   r.Alu("sat", type, Unary<F>([](F x) { return Saturate(x); }));
   r.Alu("min", type, Binary<F>([](F x, F y) { return Finish(Minimum(x, y)); }));
   r.Alu("max", type, Binary<F>([](F x, F y) { return Finish(Maximum(x, y)); }));
 }
 
 void RegisterMinMax32(LaneRegistry& r) {
-  r.Alu("min.ftz", "f32", Binary<float>([](float x, float y) {
-          return Canonical(Minimum(Flush(x), Flush(y)));
-        }));
-  r.Alu("max.ftz", "f32", Binary<float>([](float x, float y) {
-          return Canonical(Maximum(Flush(x), Flush(y)));
-        }));
+  r.Alu("min.ftz", "f32",
+        Binary<float>([](float x, float y) { return Canonical(Minimum(Flush(x), Flush(y))); }));
+  r.Alu("max.ftz", "f32",
+        Binary<float>([](float x, float y) { return Canonical(Maximum(Flush(x), Flush(y))); }));
   r.Alu("min.NaN", "f32", Binary<float>([](float x, float y) {
           return x != x || y != y ? BitCast<float>(0x7fffffffu) : Minimum(x, y);
         }));

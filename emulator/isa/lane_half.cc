@@ -1,6 +1,7 @@
-// f16 and bf16, alone and in pairs. Each operation is computed in f32 and rounded once more: for add, sub, mul, div and
-// sqrt that equals a single rounding, because 24 >= 2 * 11 + 2 (Figueroa, "When is double rounding innocuous?", 1995).
-// A fused multiply-add needs the sum rounded to odd first.
+// f16 and bf16, alone and in pairs. Each operation is computed in f32 and rounded once more: for
+// add, sub, mul, div and sqrt that equals a single rounding, because 24 >= 2 * 11 + 2 (Figueroa,
+// "When is double rounding innocuous?", 1995). A fused multiply-add needs the sum rounded to odd
+// first.
 #include "emulator/isa/lane_entries.h"
 #include "emulator/isa/lane_math.h"
 
@@ -30,18 +31,20 @@ uint16_t FusedMultiplyAdd(uint16_t x, uint16_t y, uint16_t z) {
 template <class H, int N>
 void RegisterFormat(LaneRegistry& r, const char* type) {
   using U = uint16_t;
-  r.Alu("add", type, Binary<U, U, U, N>([](U x, U y) { return H::Store(H::Load(x) + H::Load(y)); }));
-  r.Alu("sub", type, Binary<U, U, U, N>([](U x, U y) { return H::Store(H::Load(x) - H::Load(y)); }));
-  r.Alu("mul", type, Binary<U, U, U, N>([](U x, U y) { return H::Store(H::Load(x) * H::Load(y)); }));
-  r.Alu("fma", type, Ternary<U, U, U, U, N>([](U x, U y, U z) { return FusedMultiplyAdd<H>(x, y, z); }));
+  r.Alu("add", type,
+        Binary<U, U, U, N>([](U x, U y) { return H::Store(H::Load(x) + H::Load(y)); }));
+  r.Alu("sub", type,
+        Binary<U, U, U, N>([](U x, U y) { return H::Store(H::Load(x) - H::Load(y)); }));
+  r.Alu("mul", type,
+        Binary<U, U, U, N>([](U x, U y) { return H::Store(H::Load(x) * H::Load(y)); }));
+  r.Alu("fma", type,
+        Ternary<U, U, U, U, N>([](U x, U y, U z) { return FusedMultiplyAdd<H>(x, y, z); }));
   r.Alu("neg", type, Unary<U, U, N>([](U x) { return x ^ 0x8000; }));
   r.Alu("abs", type, Unary<U, U, N>([](U x) { return x & 0x7fff; }));
-  r.Alu("min", type, Binary<U, U, U, N>([](U x, U y) {
-          return H::Store(Minimum(H::Load(x), H::Load(y)));
-        }));
-  r.Alu("max", type, Binary<U, U, U, N>([](U x, U y) {
-          return H::Store(Maximum(H::Load(x), H::Load(y)));
-        }));
+  r.Alu("min", type,
+        Binary<U, U, U, N>([](U x, U y) { return H::Store(Minimum(H::Load(x), H::Load(y))); }));
+  r.Alu("max", type,
+        Binary<U, U, U, N>([](U x, U y) { return H::Store(Maximum(H::Load(x), H::Load(y))); }));
   r.Alu("min.NaN", type, Binary<U, U, U, N>([](U x, U y) {
           const float a = H::Load(x);
           const float b = H::Load(y);

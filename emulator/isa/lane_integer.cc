@@ -1,5 +1,6 @@
-// Integer arithmetic: add, sub, mul, mad, div, rem, min, max, abs, neg, sad, dp4a and the carry chain.
-// Undefined cases of C++ that PTX defines (overflow, INT_MIN / -1, division by zero) are spelled out.
+// Integer arithmetic: add, sub, mul, mad, div, rem, min, max, abs, neg, sad, dp4a and the carry
+// chain. Undefined cases of C++ that PTX defines (overflow, INT_MIN / -1, division by zero) are
+// spelled out.
 #include "emulator/isa/lane_entries.h"
 #include "emulator/isa/lane_loops.h"
 
@@ -15,12 +16,8 @@ void RegisterWidth(LaneRegistry& r, const char* b, const char* u, const char* s)
   r.Alu("sub", b, Binary<U>([](U x, U y) { return x - y; }));
   r.Alu("mul.lo", b, Binary<U>([](U x, U y) { return static_cast<WideU>(x) * y; }));
   r.Alu("mad.lo", b, Ternary<U>([](U x, U y, U z) { return static_cast<WideU>(x) * y + z; }));
-  r.Alu("mul.hi", u, Binary<U>([](U x, U y) {
-          return (static_cast<WideU>(x) * y) >> kBits<U>;
-        }));
-  r.Alu("mul.hi", s, Binary<S>([](S x, S y) {
-          return (static_cast<WideS>(x) * y) >> kBits<U>;
-        }));
+  r.Alu("mul.hi", u, Binary<U>([](U x, U y) { return (static_cast<WideU>(x) * y) >> kBits<U>; }));
+  r.Alu("mul.hi", s, Binary<S>([](S x, S y) { return (static_cast<WideS>(x) * y) >> kBits<U>; }));
   r.Alu("mad.hi", u, Ternary<U>([](U x, U y, U z) {
           return static_cast<U>((static_cast<WideU>(x) * y) >> kBits<U>) + z;
         }));
@@ -30,7 +27,8 @@ void RegisterWidth(LaneRegistry& r, const char* b, const char* u, const char* s)
                  z;
         }));
   // Division by zero: the GPU's quotient is all ones, its remainder the dividend.
-  r.Alu("div", u, Binary<U>([](U x, U y) { return y == 0 ? static_cast<U>(~U{0}) : static_cast<U>(x / y); }));
+  r.Alu("div", u,
+        Binary<U>([](U x, U y) { return y == 0 ? static_cast<U>(~U{0}) : static_cast<U>(x / y); }));
   r.Alu("rem", u, Binary<U>([](U x, U y) { return y == 0 ? x : static_cast<U>(x % y); }));
   r.Alu("div", s, Binary<S>([](S x, S y) {
           if (y == 0) return static_cast<S>(-1);
@@ -47,7 +45,8 @@ void RegisterWidth(LaneRegistry& r, const char* b, const char* u, const char* s)
   r.Alu("min", s, Binary<S>([](S x, S y) { return x < y ? x : y; }));
   r.Alu("max", s, Binary<S>([](S x, S y) { return x < y ? y : x; }));
   r.Alu("neg", s, Unary<U>([](U x) { return U{0} - x; }));
-  r.Alu("abs", s, Unary<U>([](U x) { return static_cast<S>(x) < 0 ? static_cast<U>(U{0} - x) : x; }));
+  r.Alu("abs", s,
+        Unary<U>([](U x) { return static_cast<S>(x) < 0 ? static_cast<U>(U{0} - x) : x; }));
   r.Alu("sad", u, Ternary<U>([](U x, U y, U z) { return z + (x < y ? y - x : x - y); }));
   r.Alu("sad", s, Ternary<U>([](U x, U y, U z) {
           return z + (static_cast<S>(x) < static_cast<S>(y) ? y - x : x - y);

@@ -1,6 +1,7 @@
-// The loops that lane operations are made of. Everything here lives in the namespace of one instruction set, so that the
-// linker can never merge an AVX-512 instantiation into the baseline. For the same reason the files that include this use
-// no templates or inline functions of the standard library.
+// The loops that lane operations are made of. Everything here lives in the namespace of one
+// instruction set, so that the linker can never merge an AVX-512 instantiation into the baseline.
+// For the same reason the files that include this use no templates or inline functions of the
+// standard library.
 #pragma once
 
 #ifndef OPS_DEBUG_ISA

@@ -1,5 +1,6 @@
-// Scalar building blocks of the floating-point lanes: flushing, canonical NaNs, IEEE minimum and maximum, half-precision
-// conversion without hardware support. Branch-free where it counts, so that the loops around them vectorise.
+// Scalar building blocks of the floating-point lanes: flushing, canonical NaNs, IEEE minimum and
+// maximum, half-precision conversion without hardware support. Branch-free where it counts, so that
+// the loops around them vectorise.
 #pragma once
 
 #ifdef __F16C__
@@ -100,7 +101,8 @@ inline uint16_t FloatToHalf(float f) {
   const auto all = BitCast<uint32_t>(f);
   const uint32_t sign = (all >> 16) & 0x8000u;
   const uint32_t bits = all & 0x7fffffffu;
-  // Subnormal results: adding 0.5 moves the 10 kept fraction bits to the bottom, rounded by the addition.
+  // Subnormal results: adding 0.5 moves the 10 kept fraction bits to the bottom, rounded by the
+  // addition.
   const uint32_t subnormal = BitCast<uint32_t>(BitCast<float>(bits) + 0.5f) - 0x3f000000u;
   const uint32_t normal = (bits + 0xc8000fffu + ((bits >> 13) & 1)) >> 13;
   uint32_t h = bits < 0x38800000u ? subnormal : normal;
@@ -139,8 +141,9 @@ inline uint16_t FloatToBfloatZero(float f) {
   return static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fffu : bits >> 16);
 }
 
-// Rounds to odd: exact, or the neighbour with an odd last bit. A second rounding to fewer bits is then as good as a
-// single one (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+// Rounds to odd: exact, or the neighbour with an odd last bit. A second rounding to fewer bits is
+// then as good as a single one (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums",
+// 2008).
 inline float DoubleToFloatOdd(double x) {
   const auto nearest = static_cast<float>(x);
   const auto back = static_cast<double>(nearest);
@@ -151,7 +154,8 @@ inline float DoubleToFloatOdd(double x) {
   return BitCast<float>(rounded_away ? bits - 1 : bits + 1);
 }
 
-// a * b + c in double, rounded to odd, where a, b and c are at most 11 bits wide each (the product is exact).
+// a * b + c in double, rounded to odd, where a, b and c are at most 11 bits wide each (the product
+// is exact).
 inline double MultiplyAddOdd(double a, double b, double c) {
   const double product = a * b;
   const double sum = product + c;

@@ -1,8 +1,9 @@
-// Frames of this very program are looked up in its file, as the analyzer looks up those of a target.
+// Frames of this very program are looked up in its file, as the analyzer looks up those of a
+// target.
 #include "analysis/host_stack.h"
 
-#include <execinfo.h>
 #include <dlfcn.h>
+#include <execinfo.h>
 
 #include "test/analysis/event_builder.h"
 
@@ -77,7 +78,8 @@ TEST_CASE("frames between the program's call and the driver are left out") {
                             {"/x/app", "main"},
                             {"/x/libc.so.6", "__libc_start_main"},
                             {"/x/app", "_start"}});
-  REQUIRE(Functions(symbolizer.Resolve(stack, "overflow_by_one(float*, int)")) == "launch() < main");
+  REQUIRE(Functions(symbolizer.Resolve(stack, "overflow_by_one(float*, int)")) ==
+          "launch() < main");
 }
 
 TEST_CASE("a statically linked run-time library is left out by its names") {
@@ -115,9 +117,13 @@ TEST_CASE("without a readable file the exported symbol stands, else module and o
 TEST_CASE("modules that are no ELF files, and offsets that lie outside, are no harm") {
   HostSymbolizer symbolizer;
   proto::StackTrace stack;
-  for (const auto& [module, offset] :
-       {std::pair<const char*, uint64_t>{"/etc/passwd", 16}, {"[vdso]", 1}, {"", 0},
-        {"/proc/self/exe", ~0ull}, {"/proc/self/exe", 1ull << 60}, {"/dev/null", 5}, {"/", 5}}) {
+  for (const auto& [module, offset] : {std::pair<const char*, uint64_t>{"/etc/passwd", 16},
+                                       {"[vdso]", 1},
+                                       {"", 0},
+                                       {"/proc/self/exe", ~0ull},
+                                       {"/proc/self/exe", 1ull << 60},
+                                       {"/dev/null", 5},
+                                       {"/", 5}}) {
     proto::StackFrame* frame = stack.add_frames();
     frame->set_module(module);
     frame->set_offset(offset);

@@ -78,9 +78,9 @@ TEST_CASE("fields that do not apply are absent") {
   analysis.Add(Parse<proto::Event>(
       R"(invalid_launch { launch { kernel: "k" } error: "CUDA_ERROR_INVALID_VALUE" })"));
   const json finding = ToJson(analysis)["findings"][0];
-  for (const char* field : {"file", "line", "column", "block", "thread", "address", "access_bytes", "allocation",
-                            "target_allocation", "array", "parameter", "instruction", "related", "function",
-                            "inlined_at", "count_is_lower_bound"}) {
+  for (const char* field : {"file", "line", "column", "block", "thread", "address", "access_bytes",
+                            "allocation", "target_allocation", "array", "parameter", "instruction",
+                            "related", "function", "inlined_at", "count_is_lower_bound"}) {
     INFO(field);
     REQUIRE_FALSE(finding.contains(field));
   }
@@ -88,7 +88,8 @@ TEST_CASE("fields that do not apply are absent") {
 
 TEST_CASE("coverage tells launches and reasons by kernel") {
   EventAnalysis analysis;
-  analysis.Add(Parse<proto::Event>(R"(launch_summary { kernel: "_Z1av" launches: 5 checked_launches: 5 })"));
+  analysis.Add(
+      Parse<proto::Event>(R"(launch_summary { kernel: "_Z1av" launches: 5 checked_launches: 5 })"));
   analysis.Add(Parse<proto::Event>(
       R"(launch_summary { kernel: "_Z1bv" launches: 3 checked_launches: 1 not_checked_reason: "no PTX" })"));
   const json coverage = ToJson(analysis)["coverage"];

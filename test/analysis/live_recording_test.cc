@@ -1,4 +1,5 @@
-// A live run and its log say the same; a run without CUDA, a damaged ring and foreign bytes are told of.
+// A live run and its log say the same; a run without CUDA, a damaged ring and foreign bytes are
+// told of.
 #include "analysis/live_recording.h"
 
 #include <signal.h>
@@ -32,9 +33,7 @@ struct Run {
   void Send(const std::string& bytes) {
     producer->Write(std::as_bytes(std::span(bytes.data(), bytes.size())), proto::WhenFull::kDrop);
   }
-  void SendEvent(const std::string& text) {
-    Send(Parse<proto::Event>(text).SerializeAsString());
-  }
+  void SendEvent(const std::string& text) { Send(Parse<proto::Event>(text).SerializeAsString()); }
 
   // The target ends; everything is read.
   Report Finish() {
@@ -60,12 +59,14 @@ struct Run {
   std::unique_ptr<proto::LogWriter> log;
 };
 
-constexpr char kStart[] = R"(process_id: 7 process_start { executable: "/bin/app" device_name: "GPU" })";
+constexpr char kStart[] =
+    R"(process_id: 7 process_start { executable: "/bin/app" device_name: "GPU" })";
 
 TEST_CASE("the log gives the same report, byte for byte") {
   Run run;
   run.SendEvent(kStart);
-  run.SendEvent(R"(process_id: 7 launch_summary { kernel: "_Z1kv" launches: 3 checked_launches: 3 })");
+  run.SendEvent(
+      R"(process_id: 7 launch_summary { kernel: "_Z1kv" launches: 3 checked_launches: 3 })");
   run.SendEvent(R"(process_id: 7 fault { fault_class: FAULT_CLASS_WILD_ADDRESS parameter_index: -1
                    launch { launch_id: 1 kernel: "_Z1kv" } count: 4 })");
   run.Send("\xff\xff no event");
@@ -116,7 +117,8 @@ TEST_CASE("a log that stops working costs the log, not the report") {
   setrlimit(RLIMIT_FSIZE, &old);
   REQUIRE(report.coverage.processes.size() == 1);
   bool told = false;
-  for (const Remark& remark : report.remarks) told |= remark.text.find("cannot write log") != std::string::npos;
+  for (const Remark& remark : report.remarks)
+    told |= remark.text.find("cannot write log") != std::string::npos;
   REQUIRE(told);
 }
 

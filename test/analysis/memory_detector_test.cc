@@ -45,7 +45,8 @@ TEST_CASE("reports of one site add up") {
 TEST_CASE("the earliest launch speaks, then the lowest block, then the lowest thread") {
   Detection detection;
   const std::string order = GENERATE("012", "120", "201", "210");
-  const std::string changes[] = {"launch { launch_id: 1 } block { x: 3 }", "block { x: 0 } thread { x: 9 }",
+  const std::string changes[] = {"launch { launch_id: 1 } block { x: 3 }",
+                                 "block { x: 0 } thread { x: 9 }",
                                  "block { x: 1 } thread { x: 0 }"};
   for (const char i : order) detection.Add(Fault(changes[i - '0']));
   const auto findings = detection.detector.Finish();

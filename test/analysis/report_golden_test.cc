@@ -3,7 +3,8 @@
 //   === events      protobuf text of one Event each, separated by lines of ---
 //   === text        the whole report
 //
-// @DIR@ stands for the folder. OPS_DEBUG_UPDATE_GOLDENS=1 rewrites the expected text; read the difference.
+// @DIR@ stands for the folder. OPS_DEBUG_UPDATE_GOLDENS=1 rewrites the expected text; read the
+// difference.
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -62,8 +63,9 @@ TEST_CASE("events become the expected text") {
     const size_t events = contents.find(kEventsMark) + sizeof(kEventsMark) - 1;
     const size_t text = contents.find(kTextMark);
     REQUIRE(text != std::string::npos);
-    const std::string actual = Replace(
-        Analyse(Replace(contents.substr(events, text - events), "@DIR@", kFolder)), kFolder, "@DIR@");
+    const std::string actual =
+        Replace(Analyse(Replace(contents.substr(events, text - events), "@DIR@", kFolder)), kFolder,
+                "@DIR@");
     if (std::getenv("OPS_DEBUG_UPDATE_GOLDENS") != nullptr) {
       std::ofstream(file) << contents.substr(0, text) << kTextMark << actual;
       continue;
@@ -75,7 +77,8 @@ TEST_CASE("events become the expected text") {
 
 TEST_CASE("colours are added only when asked for, and nothing else changes") {
   EventAnalysis analysis;
-  analysis.Add(Parse<proto::Event>(R"(diagnostic { severity: SEVERITY_WARNING text: "w" hint: "h" })"));
+  analysis.Add(
+      Parse<proto::Event>(R"(diagnostic { severity: SEVERITY_WARNING text: "w" hint: "h" })"));
   const Report report = analysis.Finish();
   const std::string plain = WriteText(report, false);
   std::string coloured = WriteText(report, true);

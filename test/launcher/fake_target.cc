@@ -1,8 +1,10 @@
 // Sends the events that its arguments name, in order, through the ring that the launcher announced:
 //
-//   start  end  launches:N:CHECKED  fault  error:TEXT  many:N  print:TEXT  env:NAME  ready  wait  exit:N  signal:N
+//   start  end  launches:N:CHECKED  fault  error:TEXT  many:N  print:TEXT  env:NAME  ready  wait
+//   exit:N  signal:N
 //
-// "ready" prints a line and flushes it; "wait" sleeps until a signal comes; on SIGTERM it exits with 9.
+// "ready" prints a line and flushes it; "wait" sleeps until a signal comes; on SIGTERM it exits
+// with 9.
 #include <signal.h>
 #include <unistd.h>
 
@@ -92,7 +94,8 @@ class FakeTarget {
 int main(int argc, char** argv) {
   std::string error;
   std::unique_ptr<proto::RingProducer> ring;
-  if (const char* name = std::getenv(proto::kEnvRing)) ring = proto::RingProducer::Open(name, &error);
+  if (const char* name = std::getenv(proto::kEnvRing))
+    ring = proto::RingProducer::Open(name, &error);
   if (!error.empty()) std::fprintf(stderr, "fake_target: %s\n", error.c_str());
   FakeTarget target(ring.get());
   for (int i = 1; i < argc; ++i) target.Do(argv[i]);

@@ -37,7 +37,8 @@ RunOptions Options(const Words& words) {
 }
 
 TEST_CASE("flags are read up to the separator, the rest is the program's") {
-  const FlagValues values = Values({"--log", "a.odlog", "--format=json", "--", "prog", "--log", "b", "--"});
+  const FlagValues values =
+      Values({"--log", "a.odlog", "--format=json", "--", "prog", "--log", "b", "--"});
   REQUIRE(values.Get("log") == "a.odlog");
   REQUIRE(values.Get("format") == "json");
   REQUIRE(values.has_separator);
@@ -45,7 +46,8 @@ TEST_CASE("flags are read up to the separator, the rest is the program's") {
 }
 
 TEST_CASE("repeatable flags keep every value, in order, whatever it looks like") {
-  const FlagValues values = Values({"--arg", "n=4", "--arg=k=-1", "--input-shape", "8x8", "--debug-build"});
+  const FlagValues values =
+      Values({"--arg", "n=4", "--arg=k=-1", "--input-shape", "8x8", "--debug-build"});
   REQUIRE(values.All("arg") == Words{"n=4", "k=-1"});
   REQUIRE(values.All("input-shape") == Words{"8x8"});
   REQUIRE(values.Has("debug-build"));
@@ -78,21 +80,26 @@ TEST_CASE("bad values are refused with what was expected") {
       {{"--rewrite", "all"}, "--rewrite all: expected checks or null"},
       {{"--error-exitcode", "256"}, "--error-exitcode 256: expected a number from 0 to 255"},
       {{"--error-exitcode", "7x"}, "--error-exitcode 7x: expected a number from 0 to 255"},
-      {{"--require-coverage", "101"}, "--require-coverage 101: expected a percentage from 0 to 100"},
-      {{"--require-coverage", "nan"}, "--require-coverage nan: expected a percentage from 0 to 100"},
+      {{"--require-coverage", "101"},
+       "--require-coverage 101: expected a percentage from 0 to 100"},
+      {{"--require-coverage", "nan"},
+       "--require-coverage nan: expected a percentage from 0 to 100"},
       {{"--quarantine-size", "1T"},
        "--quarantine-size 1T: expected a size in bytes, or with K, M or G behind it"},
       {{"--quarantine-size", "99999999999999999999"},
-       "--quarantine-size 99999999999999999999: expected a size in bytes, or with K, M or G behind it"},
+       "--quarantine-size 99999999999999999999: expected a size in bytes, or with K, M or G behind "
+       "it"},
       {{"--quarantine-size", "18446744073709551615G"},
-       "--quarantine-size 18446744073709551615G: expected a size in bytes, or with K, M or G behind it"},
+       "--quarantine-size 18446744073709551615G: expected a size in bytes, or with K, M or G "
+       "behind it"},
   }));
   REQUIRE(ProblemOf(words).text == text);
 }
 
 TEST_CASE("values are typed") {
-  const RunOptions options = Options({"--device=gpu:2", "--quarantine-size=64M", "--require-coverage=99.5",
-                                      "--error-exitcode=0", "--rewrite=null", "--on-error=trap"});
+  const RunOptions options =
+      Options({"--device=gpu:2", "--quarantine-size=64M", "--require-coverage=99.5",
+               "--error-exitcode=0", "--rewrite=null", "--on-error=trap"});
   REQUIRE(options.device.kind == DeviceKind::kGpu);
   REQUIRE(options.device.index == 2u);
   REQUIRE(options.quarantine_bytes == 64ull << 20);

@@ -328,6 +328,24 @@ class LauncherTest(unittest.TestCase):
         process.communicate(timeout=30)
         self.assertEqual(our_segments() - before, set())
 
+    # ---- shared memory ----
+
+    def test_shared_memory_that_cannot_be_had_is_told_of_before_the_program_runs(self):
+        for options, text, hint in (
+            ("ro", "Read-only file system", "write permission on /dev/shm"),
+            ("size=1m", "No space left on device", "docker run --shm-size=64m"),
+        ):
+            mount = ["unshare", "-m", "sh", "-c", f'mount -t tmpfs -o {options} none /dev/shm && exec "$@"', "sh"]
+            if subprocess.run([*mount, "true"], capture_output=True, check=False).returncode != 0:
+                self.skipTest("needs the right to mount")
+            run = subprocess.run(
+                [*mount, *self.command("check-memory", "--device", "emulator", "--", TARGET, "print:ran")],
+                capture_output=True, text=True, timeout=60, check=False,
+            )  # fmt: skip
+            self.assertEqual((run.returncode, run.stdout), (3, ""))
+            self.assertIn(text, run.stderr)
+            self.assertIn(hint, run.stderr)
+
     # ---- installation ----
 
     def test_only_the_c_library_is_needed(self):

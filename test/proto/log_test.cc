@@ -1,4 +1,5 @@
-// The .odlog container: what is written comes back; cut or damaged files give every complete frame and say what is gone.
+// The .odlog container: what is written comes back; cut or damaged files give every complete frame
+// and say what is gone.
 #include "proto/log.h"
 
 #include <signal.h>
@@ -227,7 +228,8 @@ TEST_CASE("any flipped bit behind the header is noticed and costs one frame at m
                                  : place < FrameOffset(whole, 2) ? "0.0 0.1 2.0 2.1"
                                                                  : "0.0 0.1 1.0 1.1";
     INFO("bit " << bit << ", damage: " << contents.damage);
-    // A flip in zstd's own header (its window size) may leave the content untouched; then nothing is lost.
+    // A flip in zstd's own header (its window size) may leave the content untouched; then nothing
+    // is lost.
     if (contents.messages == "0.0 0.1 1.0 1.1 2.0 2.1") continue;
     REQUIRE(contents.messages == expected);
     REQUIRE(contents.damage != "");
@@ -255,7 +257,8 @@ TEST_CASE("what is no log is refused in words") {
   std::string future = WriteFrames(file.path, 1, true);
   future[offsetof(LogHeader, version)] = 9;
   WriteFile(file.path, future);
-  REQUIRE(OpenError(file.path).find("format version 9; this ops-debug reads 1") != std::string::npos);
+  REQUIRE(OpenError(file.path).find("format version 9; this ops-debug reads 1") !=
+          std::string::npos);
 }
 
 TEST_CASE("lengths made to exhaust memory are refused") {

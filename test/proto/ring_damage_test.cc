@@ -1,4 +1,5 @@
-// Nothing a peer writes is trusted: damaged headers, slots and payload, and claims that are never committed.
+// Nothing a peer writes is trusted: damaged headers, slots and payload, and claims that are never
+// committed.
 #include <signal.h>
 
 #include "proto/process_identity.h"
@@ -125,7 +126,8 @@ TEST_CASE("a record that a living producer still writes is waited for") {
 TEST_CASE("damaged payload is skipped and counted, its neighbours survive") {
   const Ring ring(4096);
   auto producer = ring.Open();
-  for (const char* text : {"first", "second", "third"}) producer->Write(Bytes(text), WhenFull::kDrop);
+  for (const char* text : {"first", "second", "third"})
+    producer->Write(Bytes(text), WhenFull::kDrop);
   const RingSegment segment = ring.Peek();
   SECTION("payload bytes") { segment.payload[kRingUnitBytes] ^= std::byte{1}; }
   SECTION("length beyond the record") { segment.slots[1].size_bytes = 4000; }
@@ -141,7 +143,8 @@ TEST_CASE("damaged payload is skipped and counted, its neighbours survive") {
 TEST_CASE("after damage to slots or counters the ring starts over, and says so") {
   const Ring ring(4096);
   auto producer = ring.Open();
-  for (const char* text : {"first", "second", "third"}) producer->Write(Bytes(text), WhenFull::kDrop);
+  for (const char* text : {"first", "second", "third"})
+    producer->Write(Bytes(text), WhenFull::kDrop);
   const RingSegment segment = ring.Peek();
   REQUIRE(ring.Next() == "first");
   SECTION("slot of garbage") { segment.slots[1].word.store(0xdeadbeefdeadbeef); }

@@ -1,4 +1,5 @@
-// A ring of its own for each test, a raw view of its segment, and children that end without unwinding.
+// A ring of its own for each test, a raw view of its segment, and children that end without
+// unwinding.
 #pragma once
 
 #include <sys/wait.h>

@@ -1,4 +1,5 @@
-// What the ring promises while nobody damages it: order, losses counted, many processes, producers that are killed.
+// What the ring promises while nobody damages it: order, losses counted, many processes, producers
+// that are killed.
 #include "proto/ring.h"
 
 #include <signal.h>

@@ -122,6 +122,23 @@ TEST_CASE("a misaligned store is reported as such") {
   CHECK(cuCtxSynchronize() == CUDA_ERROR_MISALIGNED_ADDRESS);
 }
 
+TEST_CASE("an instruction that the device lacks fails the launch, not the module") {
+  Context context;
+  Module module(
+      ".version 7.0\n.target sm_70\n.address_size 64\n"
+      ".visible .entry sample(.param .u64 texture)\n{\n"
+      "  .reg .f32 %f<5>;\n  .reg .b32 %r<2>;\n  .reg .b64 %rd<2>;\n"
+      "  ld.param.u64 %rd1, [texture];\n  mov.u32 %r1, 0;\n"
+      "  tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [%rd1, {%r1}];\n  ret;\n}\n"
+      ".visible .entry plain()\n{\n  ret;\n}\n");
+  CHECK(Launch(module.Function("plain"), 1, 32, nullptr) == CUDA_SUCCESS);
+  CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
+  CUdeviceptr texture = 0;
+  void* parameters[] = {&texture};
+  CHECK(Launch(module.Function("sample"), 1, 32, parameters) == CUDA_SUCCESS);
+  CHECK(cuCtxSynchronize() == CUDA_ERROR_NOT_SUPPORTED);
+}
+
 TEST_CASE("errors have names and texts") {
   const char* text = nullptr;
   CHECK(cuGetErrorName(CUDA_ERROR_ILLEGAL_ADDRESS, &text) == CUDA_SUCCESS);

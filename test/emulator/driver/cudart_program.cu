@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -153,6 +154,26 @@ static void Fault() {
   Say("sync", cudaDeviceSynchronize());
 }
 
+// Runs after the main thread's thread_local objects are gone, as destructors of static objects do.
+static void UseAtExit() {
+  std::vector<void*> reuse_freed_blocks;
+  for (size_t bytes = 8; bytes <= 512; bytes += 8)
+    reuse_freed_blocks.push_back(std::calloc(1, bytes));
+  int* device = nullptr;
+  Say("malloc", cudaMalloc(&device, 128));
+  fill<<<1, 32>>>(device, 9);
+  int out = 0;
+  Say("copy", cudaMemcpy(&out, device, 4, cudaMemcpyDeviceToHost));
+  std::printf("%d\n", out);
+  for (void* block : reuse_freed_blocks) std::free(block);
+}
+
+static void AtExit() {
+  bounded<<<1, 32>>>();
+  Say("sync", cudaDeviceSynchronize());
+  std::atexit(UseAtExit);
+}
+
 int main(int argc, char** argv) {
   const char* name = argc > 1 ? argv[1] : "";
   if (std::strcmp(name, "basics") == 0) Basics();
@@ -161,5 +182,6 @@ int main(int argc, char** argv) {
   if (std::strcmp(name, "queries") == 0) Queries();
   if (std::strcmp(name, "errors") == 0) Errors();
   if (std::strcmp(name, "fault") == 0) Fault();
+  if (std::strcmp(name, "at_exit") == 0) AtExit();
   return 0;
 }

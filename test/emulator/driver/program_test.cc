@@ -109,6 +109,13 @@ TEST_CASE("a fault stays until the device is reset, and stderr names the kernel"
   CHECK(Contains(run.errors, "write_far"));
 }
 
+TEST_CASE("the device works in atexit handlers") {
+  const Run run = RunProgram("cudart_program at_exit");
+  CHECK(run.output == "sync: cudaSuccess\nmalloc: cudaSuccess\ncopy: cudaSuccess\n9\n");
+  CHECK(run.errors == "");
+  CHECK(run.exit_code == 0);
+}
+
 TEST_CASE("a program with the static run-time is refused with the flag to use") {
   const Run run = RunProgram("cudart_program_static basics");
   CHECK(Contains(run.output, "malloc: cudaErrorNotSupported"));

@@ -68,7 +68,8 @@ TEST_CASE("carries pass from instruction to instruction") {
       {"add.cc.u32 %r10, %r11, %r12; addc.u32 %r10, %r13, 0;", 0xffffffff, 1, 7, 8},
       {"sub.cc.u32 %r10, %r11, %r12; subc.u32 %r10, %r13, 0;", 0, 1, 7, 6},
       {"mad.lo.cc.u32 %r10, %r11, %r12, %r13; addc.u32 %r10, 0, 0;", 0xffffffff, 1, 1, 1},
-      {"mad.lo.cc.u32 %r10, %r11, %r12, %r13; madc.hi.u32 %r10, %r11, %r12, 5;", 0xffffffff, 2, 2, 7},
+      {"mad.lo.cc.u32 %r10, %r11, %r12, %r13; madc.hi.u32 %r10, %r11, %r12, 5;", 0xffffffff, 2, 2,
+       7},
       {"add.cc.u64 %rd10, %rd11, %rd12; addc.u64 %rd10, %rd13, 0;", ~0ull, 1, 7, 8},
   };
   CheckInstructions(cases);
@@ -131,7 +132,8 @@ TEST_CASE("f32 arithmetic rounds once and knows infinities, NaN and denormals") 
       {"mul.ftz.f32 %f10, %f11, %f12;", F32(-0x1p-126f), F32(0.5f), 0, 0x80000000},
       {"add.sat.f32 %f10, %f11, %f12;", F32(0.75f), F32(0.75f), 0, F32(1.f)},
       {"add.sat.f32 %f10, %f11, %f12;", kNan32, F32(0.75f), 0, 0},
-      {"fma.rn.f32 %f10, %f11, %f12, %f13;", F32(1.f + 0x1p-23f), F32(1.f - 0x1p-23f), F32(-1.f), F32(-0x1p-46f)},
+      {"fma.rn.f32 %f10, %f11, %f12, %f13;", F32(1.f + 0x1p-23f), F32(1.f - 0x1p-23f), F32(-1.f),
+       F32(-0x1p-46f)},
       {"fma.rm.f32 %f10, %f11, %f12, %f13;", F32(1.f), F32(1.f), F32(0x1p-40f), F32(1.f)},
       {"mad.rn.f32 %f10, %f11, %f12, %f13;", F32(3.f), F32(4.f), F32(5.f), F32(17.f)},
       {"div.rn.f32 %f10, %f11, %f12;", F32(1.f), F32(3.f), 0, F32(1.f / 3.f)},
@@ -162,7 +164,8 @@ TEST_CASE("f64 arithmetic") {
   const InstructionCase cases[] = {
       {"add.f64 %fd10, %fd11, %fd12;", F64(1), F64(2), 0, F64(3)},
       {"mul.rz.f64 %fd10, %fd11, %fd12;", F64(1 + 0x1p-52), F64(1 + 0x1p-52), 0, F64(1 + 0x1p-51)},
-      {"fma.rn.f64 %fd10, %fd11, %fd12, %fd13;", F64(1 + 0x1p-52), F64(1 - 0x1p-52), F64(-1), F64(-0x1p-104)},
+      {"fma.rn.f64 %fd10, %fd11, %fd12, %fd13;", F64(1 + 0x1p-52), F64(1 - 0x1p-52), F64(-1),
+       F64(-0x1p-104)},
       {"div.rn.f64 %fd10, %fd11, %fd12;", F64(1), F64(10), 0, F64(0.1)},
       {"sqrt.rn.f64 %fd10, %fd11;", F64(2), 0, 0, F64(1.4142135623730951)},
       {"rcp.rn.f64 %fd10, %fd11;", F64(4), 0, 0, F64(0.25)},
@@ -174,10 +177,10 @@ TEST_CASE("f64 arithmetic") {
 
 TEST_CASE("half and bfloat arithmetic round to their own precision") {
   const InstructionCase cases[] = {
-      {"add.f16 %h10, %h11, %h12;", 0x3c00, 0x3c00, 0, 0x4000},           // 1 + 1
-      {"mul.f16 %h10, %h11, %h12;", 0x7bff, 0x4000, 0, 0x7c00},           // overflow to infinity
+      {"add.f16 %h10, %h11, %h12;", 0x3c00, 0x3c00, 0, 0x4000},  // 1 + 1
+      {"mul.f16 %h10, %h11, %h12;", 0x7bff, 0x4000, 0, 0x7c00},  // overflow to infinity
       {"fma.rn.f16 %h10, %h11, %h12, %h13;", 0x3c01, 0x3c01, 0x0001, 0x3c02},
-      {"sub.f16 %h10, %h11, %h12;", 0x7c00, 0x7c00, 0, 0x7fff},           // NaN
+      {"sub.f16 %h10, %h11, %h12;", 0x7c00, 0x7c00, 0, 0x7fff},  // NaN
       {"add.f16x2 %r10, %r11, %r12;", 0x3c004000, 0x3c003c00, 0, 0x40004200},
       {"mul.bf16 %h10, %h11, %h12;", 0x3f80, 0x4049, 0, 0x4049},
       {"fma.rn.bf16x2 %r10, %r11, %r12, %r13;", 0x3f803f80, 0x40004000, 0x3f803f80, 0x40404040},
@@ -276,7 +279,6 @@ TEST_CASE("moves pack and unpack vectors") {
       {"mov.b32 %r10, {%h11, %h12};", 0x1111, 0x2222, 0, 0x22221111},
       {"mov.b64 %rd10, {%h11, %h12, %h13, %h11};", 1, 2, 3, 0x0001000300020001ull},
   };
-
 
   CheckInstructions(cases);
   const RunResult result = RunBody(

@@ -13,13 +13,14 @@ RunResult RunModule(const std::string& ptx, const RunOptions& options) {
   const Kernel* kernel = program.FindKernel("kernel");
   REQUIRE(kernel != nullptr);
   RunResult result;
-  const uint64_t threads = static_cast<uint64_t>(options.grid.x) * options.grid.y * options.grid.z * options.block.x *
-                           options.block.y * options.block.z;
+  const uint64_t threads = static_cast<uint64_t>(options.grid.x) * options.grid.y * options.grid.z *
+                           options.block.x * options.block.y * options.block.z;
   result.out.assign(options.out_words == 0 ? threads : options.out_words, 0);
   const uint64_t out = memory.Allocate(result.out.size() * 8);
   const uint64_t in = memory.Allocate(options.in.size() * 8 + 8);
   std::memset(reinterpret_cast<void*>(out), 0, result.out.size() * 8);
-  if (!options.in.empty()) std::memcpy(reinterpret_cast<void*>(in), options.in.data(), options.in.size() * 8);
+  if (!options.in.empty())
+    std::memcpy(reinterpret_cast<void*>(in), options.in.data(), options.in.size() * 8);
   const uint64_t parameters[2] = {out, in};
   LaunchConfig config;
   config.grid = options.grid;
@@ -65,20 +66,20 @@ void CheckInstructions(std::span<const InstructionCase> cases) {
     const std::string text = test.text;
     body += text + "\n";
     // The result's register class decides how it becomes 64 bits.
-    const size_t place = text.find('%');
-    const std::string name = text.substr(place, text.find_first_of("0123456789", place) - place);
-    if (name == "%r") body += "cvt.u64.u32 %rd10, %r10;\n";
-    if (name == "%h") body += "cvt.u64.u16 %rd10, %h10;\n";
-    if (name == "%f") body += "mov.b32 %r10, %f10; cvt.u64.u32 %rd10, %r10;\n";
-    if (name == "%fd") body += "mov.b64 %rd10, %fd10;\n";
-    if (name == "%p") body += "selp.b64 %rd10, 1, 0, %p10;\n";
+    const auto names = [&text](const char* name) { return text.find(name) != std::string::npos; };
+    if (names("%r10")) body += "cvt.u64.u32 %rd10, %r10;\n";
+    if (names("%h10")) body += "cvt.u64.u16 %rd10, %h10;\n";
+    if (names("%f10")) body += "mov.b32 %r10, %f10; cvt.u64.u32 %rd10, %r10;\n";
+    if (names("%fd10")) body += "mov.b64 %rd10, %fd10;\n";
+    if (names("%p10")) body += "selp.b64 %rd10, 1, 0, %p10;\n";
     body += "st.global.u64 [%rd1+" + std::to_string(i * 8) + "], %rd10;\n";
   }
   const RunResult result = RunBody(body, options);
   INFO(result.outcome.error.message);
   REQUIRE(result.outcome.ok);
   for (size_t i = 0; i < cases.size(); ++i) {
-    INFO(cases[i].text << std::hex << " a=" << cases[i].a << " b=" << cases[i].b << " c=" << cases[i].c);
+    INFO(cases[i].text << std::hex << " a=" << cases[i].a << " b=" << cases[i].b
+                       << " c=" << cases[i].c);
     CHECK(result.out[i] == cases[i].expected);
   }
 }

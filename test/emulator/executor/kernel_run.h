@@ -1,5 +1,5 @@
-// Runs small PTX kernels on the executor. A kernel gets two pointers: `out`, one 64-bit word per thread (zero at start),
-// and `in`, the words that the test passes.
+// Runs small PTX kernels on the executor. A kernel gets two pointers: `out`, one 64-bit word per
+// thread (zero at start), and `in`, the words that the test passes.
 #pragma once
 
 #include <cstdint>
@@ -26,15 +26,15 @@ struct RunResult {
   std::vector<uint64_t> out;
 };
 
-// The registers %p %h %r %rd %f %fd <64 each> exist; %rd1 = out, %rd2 = in, %r1 = %tid.x, %rd3 = address of this
-// thread's word. `body` may use them as it likes.
+// The registers %p %h %r %rd %f %fd <64 each> exist; %rd1 = out, %rd2 = in, %r1 = %tid.x, %rd3 =
+// address of this thread's word. `body` may use them as it likes.
 RunResult RunBody(const std::string& body, const RunOptions& options = {});
 
 // As RunBody, for a whole module whose kernel is called `kernel` and has the parameters out and in.
 RunResult RunModule(const std::string& ptx, const RunOptions& options = {});
 
-// The result of one instruction in one lane: register operands a, b, c are named %r11 %r12 %r13 (%h.. %rd.. %f.. %fd..),
-// the result %r10 (%h10 %rd10 %f10 %fd10).
+// The result of one instruction in one lane: register operands a, b, c are named %r11 %r12 %r13
+// (%h.. %rd.. %f.. %fd..), the result %r10 (%h10 %rd10 %f10 %fd10).
 struct InstructionCase {
   const char* text;
   uint64_t a, b, c;

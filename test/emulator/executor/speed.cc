@@ -59,6 +59,16 @@ add.s32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 1000; @%p1 bra LOOP;
 SLOW:
 ret;
 }
+.visible .entry short_threads(.param .u64 x, .param .u64 y)
+{
+.reg .pred %p<4>; .reg .b32 %r<16>; .reg .b64 %rd<16>; .reg .f32 %f<8>;
+ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y];
+mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mad.lo.s32 %r4, %r2, %r3, %r1;
+setp.ge.s32 %p1, %r4, 4096; @%p1 bra DONE;
+mul.wide.s32 %rd3, %r4, 4; add.s64 %rd4, %rd1, %rd3; add.s64 %rd5, %rd2, %rd3;
+ld.global.f32 %f1, [%rd4]; ld.global.f32 %f2, [%rd5]; fma.rn.f32 %f3, %f1, 0f40000000, %f2; st.global.f32 [%rd5], %f3;
+DONE: ret;
+}
 )";
 
 void Measure(const Program& program, DeviceMemory& memory, const char* name, double seconds) {
@@ -81,7 +91,8 @@ void Measure(const Program& program, DeviceMemory& memory, const char* name, dou
     instructions += outcome.thread_instructions;
     elapsed = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   } while (elapsed < seconds);
-  std::printf("%-10s %8.0f M thread-instructions/s\n", name, static_cast<double>(instructions) / elapsed / 1e6);
+  std::printf("%-10s %8.0f M thread-instructions/s\n", name,
+              static_cast<double>(instructions) / elapsed / 1e6);
 }
 
 }  // namespace
@@ -96,6 +107,7 @@ int main(int argc, char** argv) {
     std::printf("%s\n", program.error().ToString().c_str());
     return 1;
   }
-  for (const std::string& name : (*program)->KernelNames()) Measure(**program, memory, name.c_str(), seconds);
+  for (const std::string& name : (*program)->KernelNames())
+    Measure(**program, memory, name.c_str(), seconds);
   return 0;
 }

@@ -36,7 +36,11 @@ struct Module {
 static Stream g_legacy;
 static std::set<Stream*> g_streams;
 static Module* g_last_module = nullptr;
-static thread_local std::vector<CUcontext> t_contexts;
+// Outlives the thread's other objects: the exit hook still asks for the current context.
+static std::vector<CUcontext>& Contexts() {
+  static thread_local auto* contexts = new std::vector<CUcontext>;
+  return *contexts;
+}
 constexpr uintptr_t kContext = 0xC0;
 
 static Stream* Find(CUstream stream) {
@@ -124,7 +128,8 @@ static CUresult LaunchOn(Function* function, CUstream stream, void** parameters,
   const bool twin = function->name.find("$ops_debug") != std::string::npos;
   const CUresult result = twin ? driver.twin_result : driver.original_result;
   if (result != CUDA_SUCCESS) return result;
-  const Launch launch{function->name, parameters, extra, stream};
+  const Launch launch{function->name, parameters, extra, stream,
+                      reinterpret_cast<CUfunction>(function)};
   driver.launches.push_back(launch);
   if (driver.on_launch) driver.on_launch(launch);
   return CUDA_SUCCESS;
@@ -174,26 +179,26 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice) {
   return CUDA_SUCCESS;
 }
 CUresult cuCtxSetCurrent(CUcontext context) {
-  if (!fake::t_contexts.empty()) fake::t_contexts.pop_back();
-  if (context) fake::t_contexts.push_back(context);
+  if (!fake::Contexts().empty()) fake::Contexts().pop_back();
+  if (context) fake::Contexts().push_back(context);
   return CUDA_SUCCESS;
 }
 CUresult cuCtxGetCurrent(CUcontext* context) {
-  *context = fake::t_contexts.empty() ? nullptr : fake::t_contexts.back();
+  *context = fake::Contexts().empty() ? nullptr : fake::Contexts().back();
   return CUDA_SUCCESS;
 }
 CUresult cuCtxPushCurrent_v2(CUcontext context) {
-  fake::t_contexts.push_back(context);
+  fake::Contexts().push_back(context);
   return CUDA_SUCCESS;
 }
 CUresult cuCtxPopCurrent_v2(CUcontext* context) {
-  *context = fake::t_contexts.back();
-  fake::t_contexts.pop_back();
+  *context = fake::Contexts().back();
+  fake::Contexts().pop_back();
   return CUDA_SUCCESS;
 }
 CUresult cuCtxGetDevice(CUdevice* device) {
   *device = 0;
-  return fake::t_contexts.empty() ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+  return fake::Contexts().empty() ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
 CUresult cuCtxSynchronize() {
   fake::TheDriver().context_synchronizations++;
@@ -397,6 +402,12 @@ CUresult cuKernelGetFunction(CUfunction* function, CUkernel kernel) {
 CUresult cuLaunchKernel(CUfunction function, unsigned, unsigned, unsigned, unsigned, unsigned,
                         unsigned, unsigned, CUstream stream, void** parameters, void** extra) {
   return fake::LaunchOn(AsFunction(function), stream, parameters, extra);
+}
+// As if the last launch had been captured into this node.
+CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode, CUDA_KERNEL_NODE_PARAMS_v2* parameters) {
+  *parameters = {};
+  parameters->func = fake::TheDriver().launches.back().function;
+  return CUDA_SUCCESS;
 }
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters,
                           void** extra) {

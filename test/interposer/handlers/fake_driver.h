@@ -19,6 +19,7 @@ struct Launch {
   void** parameters = nullptr;
   void** extra = nullptr;
   CUstream stream = nullptr;
+  CUfunction function = nullptr;
 };
 
 struct Driver {

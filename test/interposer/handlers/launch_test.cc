@@ -258,6 +258,16 @@ TEST_CASE("what the program sets on a kernel is set on its twin") {
         std::vector<std::string>{"scale 8 65536", "scale$ops_debug 8 65536"});
 }
 
+TEST_CASE("a program that reads a graph node's parameters sees its own kernel") {
+  StartTest();
+  Loaded loaded;
+  REQUIRE(LaunchScale(loaded.scale, 0, 0) == CUDA_SUCCESS);
+  REQUIRE(TheDriver().launches.back().kernel == "scale$ops_debug");
+  CUDA_KERNEL_NODE_PARAMS_v2 parameters{};
+  REQUIRE(cuGraphKernelNodeGetParams_v2(nullptr, &parameters) == CUDA_SUCCESS);
+  CHECK(parameters.func == loaded.scale);
+}
+
 TEST_CASE("enumeration does not show twins") {
   StartTest();
   Loaded loaded;
