@@ -92,6 +92,7 @@ OPS_DEBUG_HOOK(cuMemHostRegister_v2, void* host, size_t size_bytes, unsigned int
   if (result == CUDA_SUCCESS) TrackHost(host, size_bytes, "cuMemHostRegister");
   return result;
 }
+OPS_DEBUG_HOOK_AS(cuMemHostRegister, cuMemHostRegister_v2)
 
 OPS_DEBUG_HOOK(cuMemFreeHost, void* host) {
   const auto found = FindHost(host);
@@ -164,6 +165,7 @@ OPS_DEBUG_HOOK(cuIpcOpenMemHandle_v2, CUdeviceptr* address, CUipcMemHandle handl
   }
   return result;
 }
+OPS_DEBUG_HOOK_AS(cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2)
 
 OPS_DEBUG_HOOK(cuIpcCloseMemHandle, CUdeviceptr address) {
   const auto found = ChecksMemory() ? Book().FindContaining(address) : std::nullopt;

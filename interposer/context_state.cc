@@ -244,5 +244,6 @@ OPS_DEBUG_HOOK(cuStreamDestroy_v2, CUstream stream) {
   if (result == CUDA_SUCCESS && AnyCapture()) EndCapture(stream);
   return result;
 }
+OPS_DEBUG_HOOK_AS(cuStreamDestroy, cuStreamDestroy_v2)
 
 }  // namespace ops_debug::interposer

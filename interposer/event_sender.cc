@@ -171,6 +171,7 @@ void Encode(pbf_builder<tags::Fault>& out, const FaultEvent& event) {
   Put(out, F::kAddress, event.address);
   Put(out, F::kCount, event.count);
   if (event.has_allocation) Put(out, F::kAllocation, event.allocation);
+  if (event.has_target_allocation) Put(out, F::kTargetAllocation, event.target_allocation);
   PutSigned(out, F::kParameterIndex, event.parameter_index);
   Put(out, F::kParameterOffset, uint64_t{event.parameter_offset});
   Put(out, F::kShadowValue, uint64_t{event.shadow_value});

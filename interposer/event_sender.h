@@ -118,6 +118,8 @@ struct FaultEvent {
   uint64_t count = 0;
   bool has_allocation = false;
   AllocationDescription allocation;
+  bool has_target_allocation = false;
+  AllocationDescription target_allocation;  // that the address lies in instead
   int32_t parameter_index = -1;
   uint32_t parameter_offset = 0;
   uint32_t shadow_value = 0;

@@ -121,6 +121,12 @@ FaultEvent MakeFaultEvent(const LoadedModule& module, uint64_t entry,
   if (const auto allocation = Concerned(site, published, event.provenance)) {
     event.has_allocation = true;
     event.allocation = Describe(*allocation);
+    // Bounds catch what shadow memory cannot: a jump into memory of another allocation.
+    const auto target = event.provenance ? Book().FindContaining(published.address) : std::nullopt;
+    if (target && target->id != allocation->id) {
+      event.has_target_allocation = true;
+      event.target_allocation = Describe(*target);
+    }
   }
   event.parameter_index = site.parameter_index;
   event.parameter_offset =

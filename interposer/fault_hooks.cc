@@ -157,6 +157,7 @@ OPS_DEBUG_HOOK(cuCtxDestroy_v2, CUcontext context) {
   if (result == CUDA_SUCCESS) DropContext(context);
   return result;
 }
+OPS_DEBUG_HOOK_AS(cuCtxDestroy, cuCtxDestroy_v2)
 
 OPS_DEBUG_HOOK(cuDevicePrimaryCtxRetain, CUcontext* context, CUdevice device) {
   const CUresult result = real(context, device);

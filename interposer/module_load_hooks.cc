@@ -186,6 +186,7 @@ OPS_DEBUG_HOOK(cuLinkCreate_v2, unsigned int count, CUjit_option* options, void*
                            .hint = "load the PTX directly, without cuLink*, to have it checked"});
   return real(count, options, values, state);
 }
+OPS_DEBUG_HOOK_AS(cuLinkCreate, cuLinkCreate_v2)
 
 namespace {
 

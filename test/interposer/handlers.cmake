@@ -8,7 +8,7 @@ target_include_directories(handlers_fake_driver SYSTEM PRIVATE ${OPS_DEBUG_CUDA_
 target_link_options(handlers_fake_driver PRIVATE -Wl,-Bsymbolic)
 
 ops_debug_test(interposer_handlers_test
-  SOURCES ${handlers}/session.cc ${handlers}/allocation_test.cc ${handlers}/launch_test.cc
+  SOURCES ${handlers}/session.cc ${handlers}/abi_test.cc ${handlers}/allocation_test.cc ${handlers}/launch_test.cc
           ${handlers}/image_reader_test.cc
   LIBRARIES $<LINK_LIBRARY:WHOLE_ARCHIVE,ops_debug_interposer_parts> -Wl,--no-as-needed handlers_fake_driver
             -Wl,--as-needed ops_debug_proto ops_debug_ring ${CMAKE_DL_LIBS})

@@ -96,6 +96,8 @@ TEST_CASE("Fault arrives field for field") {
   event.has_allocation = true;
   event.allocation = {5,    0x7f0000000000, 4096,   "cuMemAlloc", "name",
                       true, kStack,         kStack, "cuMemFree"};
+  event.has_target_allocation = true;
+  event.target_allocation = {6, 0x7f0000002000, 64, "cuMemAlloc", "", false, {}, {}, ""};
   event.parameter_index = -1;
   event.parameter_offset = 8;
   event.shadow_value = 0xfd;
@@ -115,7 +117,8 @@ TEST_CASE("Fault arrives field for field") {
           R"(allocation_stack )" +
           stack + " free_stack " + stack +
           R"( free_api: "cuMemFree" } parameter_index: -1 parameter_offset: 8 shadow_value: 253 module_id: 2 )"
-          R"(provenance: true })");
+          R"(provenance: true target_allocation { id: 6 address: 139637976735744 size_bytes: 64 )"
+          R"(api: "cuMemAlloc" } })");
 }
 
 TEST_CASE("Diagnostic, UnknownAccesses, LostEvents and InvalidLaunch arrive field for field") {

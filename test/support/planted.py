@@ -43,6 +43,8 @@ def problems(report: dict, source: pathlib.Path, expected: Expected) -> list[str
         found.append(f"kernel is {finding['kernel']}")
     if list(expected.first_thread) != list(finding["thread"]) or list(expected.first_block) != list(finding["block"]):
         found.append(f"first offender is block {finding['block']} thread {finding['thread']}")
+    if expected.fault == 0 and finding.get("target_allocation", {}).get("size_bytes") != 4000:
+        found.append("the neighbour that was hit is not named")
     if pathlib.Path(finding["file"]).name != source.name:
         found.append(f"file is {finding['file']}")
     return found
