@@ -7,6 +7,7 @@
 // the kernel closes.
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <boost/program_options.hpp>
@@ -105,8 +106,20 @@ int OpenOutput(const Options& options) {
   return open(options.output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 }
 
+// A run that ends without a report leaves no file that could be taken for one.
+void RemoveOutput(const Options& options) {
+  struct stat status {};
+  if (options.output.empty() || options.output == "-") return;
+  if (stat(options.output.c_str(), &status) == 0 && S_ISREG(status.st_mode))
+    unlink(options.output.c_str());
+}
+
 int Run(const Options& options) {
   const Link link(options.result_fd);
+  const auto fail = [&](const std::string& message, const std::string& hint = "") {
+    RemoveOutput(options);
+    return link.Fail(message, hint);
+  };
   // Opened first: a run of hours must not end with "no such directory".
   const int output = OpenOutput(options);
   if (output < 0) {
@@ -119,7 +132,7 @@ int Run(const Options& options) {
     if (!options.log.empty()) {
       auto created = proto::LogWriter::Create(options.log);
       if (!created.ok()) {
-        return link.Fail(std::string(created.status().message()), "choose another --log");
+        return fail(std::string(created.status().message()), "choose another --log");
       }
       log = std::move(*created);
     }
@@ -127,24 +140,24 @@ int Run(const Options& options) {
     auto ring = proto::RingConsumer::Create(options.ring.c_str(), kRingBytes, &error);
     if (ring == nullptr) {
       const size_t hint = error.find("; ");
-      return hint == std::string::npos ? link.Fail(error)
-                                       : link.Fail(error.substr(0, hint), error.substr(hint + 2));
+      return hint == std::string::npos ? fail(error)
+                                       : fail(error.substr(0, hint), error.substr(hint + 2));
     }
     link.Ready();
     RecordLive(*ring, log.get(), {options.control_fd, options.no_cuda_remark}, analysis);
   } else {
     const absl::Status status = ReadLog(options.read, analysis);
     if (!status.ok()) {
-      return link.Fail(std::string(status.message()),
-                       "give a file that ops-debug wrote with --log FILE");
+      return fail(std::string(status.message()),
+                  "give a file that ops-debug wrote with --log FILE");
     }
   }
   const Report report = analysis.Finish();
   const std::string text =
       options.format == "json" ? WriteJson(report) : WriteText(report, WantsColour(output));
   if (!WriteAll(output, text)) {
-    return link.Fail(std::string("cannot write the report: ") + strerror(errno),
-                     "is the disk full, or the reader gone?");
+    return fail(std::string("cannot write the report: ") + strerror(errno),
+                "is the disk full, or the reader gone?");
   }
   link.Finish(VerdictOf(report));
   return 0;

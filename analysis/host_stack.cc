@@ -32,6 +32,9 @@ bool IsToolModule(std::string_view path) {
   return false;
 }
 
+// With --kernel the host side is ours: the author has no line in it.
+bool IsRunner(std::string_view path) { return FileName(path) == "ops-debug-runner"; }
+
 // Functions that stand between the program's call and the driver: the run-time library when it is
 // linked statically, the launch stubs that nvcc makes, the templates of cuda_runtime.h.
 bool IsToolFunction(const HostFrame& frame, const std::string& kernel) {
@@ -170,7 +173,10 @@ HostFrame HostSymbolizer::ResolveFrame(const proto::StackFrame& frame) {
 std::vector<HostFrame> HostSymbolizer::Resolve(const proto::StackTrace& stack,
                                                const std::string& kernel) {
   std::vector<HostFrame> frames;
-  for (const proto::StackFrame& frame : stack.frames()) frames.push_back(ResolveFrame(frame));
+  for (const proto::StackFrame& frame : stack.frames()) {
+    if (IsRunner(frame.module())) return {};
+    frames.push_back(ResolveFrame(frame));
+  }
   auto begin = frames.begin();
   while (begin != frames.end() && (IsToolModule(begin->module) || IsToolFunction(*begin, kernel))) {
     ++begin;

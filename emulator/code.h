@@ -16,7 +16,6 @@
 namespace ops_debug::emulator {
 
 // ---- Address map
-// -----------------------------------------------------------------------------------------------------
 // Generic addresses of shared, local and kernel-parameter memory lie in windows that no host
 // mapping can occupy (the lower half of the address space ends at 2^47), so a global pointer is
 // never mistaken for one.
@@ -34,7 +33,6 @@ inline bool InWindow(uint64_t address, uint64_t window) {
 }
 
 // ---- Operands
-// --------------------------------------------------------------------------------------------------------
 // Byte offset of a lane array (or of a 32-bit predicate mask) in the frame; with kConstantBit in
 // the function's constants.
 using Ref = uint32_t;

@@ -10,19 +10,21 @@ namespace {
 
 // Element of type E from each lane's pointer into a register of type R.
 template <class E, class R>
+R LoadElement(const std::byte* pointer) {
+  const E element = __atomic_load_n(reinterpret_cast<const E*>(pointer), __ATOMIC_RELAXED);
+  return static_cast<R>(element);  // NOLINT(bugprone-signed-char-misuse): meant to extend the sign
+}
+
+template <class E, class R>
 void Gather(std::byte* const* pointers, size_t offset, void* out, uint32_t lanes) {
   auto* d = static_cast<R*>(out);
   if (lanes == kAllLanes) {
-    for (uint32_t i = 0; i < kWarpLanes; ++i) {
-      d[i] = static_cast<R>(
-          __atomic_load_n(reinterpret_cast<const E*>(pointers[i] + offset), __ATOMIC_RELAXED));
-    }
+    for (uint32_t i = 0; i < kWarpLanes; ++i) d[i] = LoadElement<E, R>(pointers[i] + offset);
     return;
   }
   for (; lanes != 0; lanes &= lanes - 1) {
     const auto i = static_cast<uint32_t>(__builtin_ctz(lanes));
-    d[i] = static_cast<R>(
-        __atomic_load_n(reinterpret_cast<const E*>(pointers[i] + offset), __ATOMIC_RELAXED));
+    d[i] = LoadElement<E, R>(pointers[i] + offset);
   }
 }
 

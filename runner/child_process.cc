@@ -125,7 +125,7 @@ absl::StatusOr<TemporaryFolder> TemporaryFolder::Create() {
   if (mkdtemp(path.data()) == nullptr) {
     return absl::FailedPreconditionError(StrCat("cannot make a temporary folder ", path, ": ",
                                                 std::strerror(errno),
-                                                "\n  set TMPDIR to a folder with room"));
+                                                "\n  hint: set TMPDIR to a folder with room"));
   }
   return TemporaryFolder(path);
 }

@@ -36,9 +36,9 @@ absl::Status LoadModule(const Driver& driver, const std::string& ptx, CUmodule* 
   std::string text = driver.Describe("cuModuleLoadDataEx", result);
   if (log[0] != '\0') StrAppend(&text, "\n", log.data());
   if (result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION) {
-    StrAppend(
-        &text,
-        "\n  nvcc is newer than the driver: set CUDA_HOME to a toolkit that the driver supports");
+    StrAppend(&text,
+              "\n  hint: nvcc is newer than the driver: set CUDA_HOME to a toolkit that the driver "
+              "supports");
   }
   return absl::FailedPreconditionError(text);
 }
@@ -53,7 +53,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open() {
   if (CUresult r = cuda.cuInit(0); r != CUDA_SUCCESS) {
     return absl::FailedPreconditionError(
         StrCat(cuda.Describe("cuInit", r),
-               "\n  without a GPU, let ops-debug use its CPU device: --device emulator"));
+               "\n  hint: without a GPU, let ops-debug use its CPU device: --device emulator"));
   }
   if (CUresult r = cuda.cuDeviceGet(&device->device_, 0); r != CUDA_SUCCESS) {
     return absl::FailedPreconditionError(cuda.Describe("cuDeviceGet", r));

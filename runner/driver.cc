@@ -37,7 +37,7 @@ absl::StatusOr<Driver> LoadDriver() {
     const char* reason = dlerror();
     return absl::FailedPreconditionError(
         StrCat("no CUDA driver: ", reason != nullptr ? reason : "libcuda.so.1 not found",
-               "\n  without a GPU, let ops-debug use its CPU device: --device emulator"));
+               "\n  hint: without a GPU, let ops-debug use its CPU device: --device emulator"));
   }
   std::string missing;
 #define OPS_DEBUG_RUNNER_FIND(name) \

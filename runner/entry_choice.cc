@@ -17,16 +17,15 @@ std::string Listed(const std::vector<Entry>& entries) {
 absl::StatusOr<Entry> ChooseEntry(const std::vector<Entry>& entries, std::string_view wanted,
                                   std::string_view file) {
   if (entries.empty()) {
-    return absl::InvalidArgumentError(
-        StrCat(file,
-               " has no kernel: it needs a __global__ function; a template needs an explicit "
-               "instantiation"));
+    return absl::InvalidArgumentError(StrCat(file,
+                                             " has no kernel\n  hint: it needs a __global__ "
+                                             "function, and a template an explicit instantiation"));
   }
   if (wanted.empty()) {
     if (entries.size() == 1) return entries[0];
     return absl::InvalidArgumentError(StrCat(file, " has ", entries.size(),
                                              " kernels:", Listed(entries),
-                                             "\n  choose one: --entry ", entries[0].name));
+                                             "\n  hint: choose one: --entry ", entries[0].name));
   }
   // The most exact kind of match that any entry has decides.
   std::vector<Entry> matches;
@@ -42,11 +41,12 @@ absl::StatusOr<Entry> ChooseEntry(const std::vector<Entry>& entries, std::string
   if (matches.size() == 1) return matches[0];
   if (matches.empty()) {
     return absl::InvalidArgumentError(
-        StrCat("--entry ", wanted, ": ", file, " has no such kernel; it has:", Listed(entries)));
+        StrCat("--entry ", wanted, ": ", file, " has no such kernel; it has:", Listed(entries),
+               "\n  hint: --entry takes a name, a signature, or a part that only one kernel has"));
   }
   return absl::InvalidArgumentError(StrCat("--entry ", wanted, " fits ", matches.size(),
                                            " kernels of ", file, ":", Listed(matches),
-                                           "\n  give more of the name"));
+                                           "\n  hint: give more of the name"));
 }
 
 }  // namespace ops_debug::runner

@@ -47,7 +47,9 @@ class Planner {
     for (const ArgumentPlan& argument : plan_.arguments) names.push_back(argument.parameter.name);
     return absl::InvalidArgumentError(StrCat("cannot complete the launch of ", plan_.entry.name,
                                              "(", StrJoin(names, ", "), "):\n  ",
-                                             StrJoin(problems_, "\n  ")));
+                                             StrJoin(problems_, "\n  "),
+                                             "\n  hint: a comment above the kernel may say it for "
+                                             "good: // ops-debug: block=... grid=... NAME=..."));
   }
 
  private:

@@ -32,7 +32,7 @@ constexpr int kExitUsage = 2;
 constexpr int kExitToolFailure = 3;
 
 int Report(const absl::Status& status) {
-  std::cerr << "ops-debug-runner: " << status.message() << std::endl;
+  std::cerr << "ops-debug-runner: error: " << status.message() << std::endl;
   switch (status.code()) {
     case absl::StatusCode::kInvalidArgument:
       return kExitUsage;
@@ -43,15 +43,24 @@ int Report(const absl::Status& status) {
   }
 }
 
+absl::Status NoSuchFile(const std::string& path) {
+  std::error_code ignored;
+  return absl::InvalidArgumentError(StrCat("no such file: ", path,
+                                           "\n  hint: the current folder is ",
+                                           fs::current_path(ignored).string()));
+}
+
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
   std::error_code error;
   if (!fs::exists(path, error)) {
-    return absl::InvalidArgumentError(StrCat("no such file: ", path));
+    return NoSuchFile(path);
   }
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   text << file.rdbuf();
-  if (!file) return absl::InvalidArgumentError(StrCat("cannot read ", path));
+  if (!file)
+    return absl::InvalidArgumentError(
+        StrCat("cannot read ", path, "\n  hint: it must be a file that you may read"));
   return text.str();
 }
 
@@ -97,8 +106,9 @@ int RunKernel(Device& device, const std::string& ptx, const SourceScan& scan,
               const Options& options) {
   ptx::Result<ptx::Module> module = ptx::Parse(ptx);
   if (!module.ok()) {
-    return Report(absl::FailedPreconditionError(
-        StrCat(options.kernel, ": the PTX is not understood: ", module.error().ToString())));
+    return Report(absl::FailedPreconditionError(StrCat(
+        options.kernel, ": the PTX is not understood: ", module.error().ToString(),
+        "\n  hint: ptxas -arch=sm_90 ", options.kernel, " tells whether the file is right")));
   }
   absl::StatusOr<Entry> entry = ChooseEntry(ReadEntries(*module), options.entry, options.kernel);
   if (!entry.ok()) return Report(entry.status());
@@ -170,12 +180,13 @@ int RunPtx(const Options& options) {
 int RunProgram(const Options& options) {
   std::error_code error;
   if (!fs::exists(options.kernel, error)) {
-    return Report(absl::InvalidArgumentError(StrCat("no such file: ", options.kernel)));
+    return Report(NoSuchFile(options.kernel));
   }
   if (!fs::is_regular_file(options.kernel, error) || access(options.kernel.c_str(), X_OK) != 0) {
-    return Report(absl::InvalidArgumentError(StrCat(
-        options.kernel,
-        " is neither a CUDA source (.cu), nor PTX (.ptx), nor a program that may be executed")));
+    return Report(absl::InvalidArgumentError(
+        StrCat(options.kernel,
+               " is neither a CUDA source (.cu), nor PTX (.ptx), nor a program\n  hint: give the "
+               "file its ending, or make it executable")));
   }
   // A path without a slash would be looked up on PATH.
   std::vector<std::string> command = {fs::absolute(options.kernel).string()};

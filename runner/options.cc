@@ -68,11 +68,13 @@ absl::Status ReadLaunch(const po::variables_map& values, LaunchRequest* launch) 
   for (const std::string& text : Texts(values, "arg")) {
     const size_t equals = text.find('=');
     if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
-      return absl::InvalidArgumentError(StrCat("--arg ", text, ": expected NAME=VALUE"));
+      return absl::InvalidArgumentError(StrCat(
+          "--arg ", text, ": expected NAME=VALUE\n  hint: --arg n=1024, or --arg out=shape:64x64"));
     }
     if (!launch->arguments.emplace(text.substr(0, equals), text.substr(equals + 1)).second) {
       return absl::InvalidArgumentError(
-          StrCat("--arg ", text.substr(0, equals), " is given twice"));
+          StrCat("--arg ", text.substr(0, equals),
+                 " is given twice\n  hint: give each parameter one value"));
     }
   }
   launch->grid = Text(values, "grid");
@@ -80,7 +82,8 @@ absl::Status ReadLaunch(const po::variables_map& values, LaunchRequest* launch) 
   launch->shared_bytes = Text(values, "shared-bytes");
   const std::string block_size = Text(values, "block-size");
   if (!block_size.empty() && !launch->block.empty()) {
-    return absl::InvalidArgumentError("--block and --block-size say the same: give one of them");
+    return absl::InvalidArgumentError(
+        "--block and --block-size are both given\n  hint: they say the same: give one of them");
   }
   if (!block_size.empty()) launch->block = block_size;
   return absl::OkStatus();
@@ -99,7 +102,7 @@ absl::StatusOr<Options> ParseOptions(int argc, char** argv) {
     po::notify(values);
   } catch (const po::error& error) {
     return absl::InvalidArgumentError(
-        StrCat(error.what(), "\n  ops-debug-runner --help lists the options"));
+        StrCat(error.what(), "\n  hint: ops-debug-runner --help lists the options"));
   }
   Options options;
   options.help = values.count("help") != 0;
@@ -112,7 +115,7 @@ absl::StatusOr<Options> ParseOptions(int argc, char** argv) {
   }
   if (options.kernel.empty()) {
     return absl::InvalidArgumentError(
-        "nothing to run\n  ops-debug-runner --kernel FILE.cu --input-shape 1024x1024");
+        "nothing to run\n  hint: ops-debug-runner --kernel FILE.cu --input-shape 1024x1024");
   }
   if (absl::Status status = ReadLaunch(values, &options.launch); !status.ok()) return status;
   options.entry = Text(values, "entry");

@@ -32,8 +32,8 @@ absl::StatusOr<Shape> ParseShape(std::string_view text) {
     if (*behind != 'x' && *behind != ',') break;
     at = behind + 1;
   }
-  return absl::InvalidArgumentError(
-      StrCat("'", text, "' is no shape: positive numbers joined by 'x', for example 1024x1024"));
+  return absl::InvalidArgumentError(StrCat(
+      "'", text, "' is no shape\n  hint: positive numbers joined by 'x', for example 1024x1024"));
 }
 
 }  // namespace ops_debug::runner

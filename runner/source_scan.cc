@@ -198,8 +198,8 @@ absl::StatusOr<LaunchComment> ParseComment(const MarkedComment& comment, std::st
     if (equals == std::string_view::npos || equals == 0 || equals + 1 == setting.size()) {
       return absl::InvalidArgumentError(
           StrCat(path, ":", launch.line, ": '", setting,
-                 "' in the launch comment is not key=value (values hold no spaces; for example "
-                 "// ops-debug: block=256 grid=ceil(n/256))"));
+                 "' in the launch comment is not key=value\n  hint: values hold no "
+                 "spaces: // ops-debug: block=256 grid=ceil(n/256)"));
     }
     launch.settings.emplace_back(setting.substr(0, equals), setting.substr(equals + 1));
   }

@@ -51,7 +51,9 @@ absl::Status RunNvcc(std::vector<std::string> command, const std::string& source
   absl::StatusOr<ChildResult> result = RunCaptured(command);
   if (!result.ok()) return result.status();
   if (result->exit_code != 0) {
-    return absl::AbortedError(StrCat(source, " does not compile; nvcc says:\n", result->output));
+    return absl::AbortedError(
+        StrCat(source, " does not compile; nvcc says:\n", result->output,
+               "  hint: correct the source, or pass what nvcc needs: --nvcc-option=-Iinclude"));
   }
   return absl::OkStatus();
 }
@@ -65,7 +67,7 @@ absl::StatusOr<std::string> FindNvcc() {
     const fs::path nvcc = fs::path(home) / "bin/nvcc";
     if (IsExecutable(nvcc)) return nvcc.string();
     return absl::NotFoundError(StrCat("no nvcc: ", variable, " is ", home, ", but ", nvcc.string(),
-                                      " is not there\n  correct or unset ", variable));
+                                      " is not there\n  hint: correct or unset ", variable));
   }
   std::vector<fs::path> candidates;
   if (const char* path = std::getenv("PATH"); path != nullptr) {
@@ -80,7 +82,8 @@ absl::StatusOr<std::string> FindNvcc() {
     if (IsExecutable(candidate)) return candidate.string();
   }
   return absl::NotFoundError(
-      "no nvcc on PATH, in /usr/local/cuda or beside ops-debug\n  install a CUDA toolkit and set "
+      "no nvcc on PATH, in /usr/local/cuda or beside ops-debug\n  hint: install a CUDA toolkit and "
+      "set "
       "CUDA_HOME, or run "
       "scripts/setup.sh, which fetches one");
 }

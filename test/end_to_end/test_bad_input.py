@@ -75,8 +75,9 @@ def log(tool, tmp_path):
 def test_truncated_log_is_read_to_its_last_whole_frame(tool, log):
     log.write_bytes(log.read_bytes()[:-3])
     run = tool("report", log)
-    assert run.report is not None
-    assert_message(run, "run.odlog")
+    assert run.report is not None, run.stderr
+    assert [finding["kind"] for finding in run.report["findings"]] == ["oob-global"]
+    assert any("cut off" in remark["text"] for remark in run.report["remarks"])
 
 
 def test_log_that_is_no_log(tool, tmp_path):
@@ -84,6 +85,7 @@ def test_log_that_is_no_log(tool, tmp_path):
     path.write_text("this is not a log")
     run = tool("report", path)
     assert run.code == TOOL_FAILURE
+    assert run.report is None
     assert_message(run, "text.odlog")
 
 

@@ -49,7 +49,7 @@ TEST_CASE("a name that fits several overloads or none is an error with the choic
 }
 
 TEST_CASE("no entry at all points to templates") {
-  CHECK(Message({}, "").find("a template needs an explicit instantiation") != std::string::npos);
+  CHECK(Message({}, "").find("a template an explicit instantiation") != std::string::npos);
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ def test_no_such_file(runner):
     for name in ("missing.cu", "missing.ptx", "missing"):
         run = runner("--kernel", name)
         assert run.returncode == 2
-        assert run.stderr == f"ops-debug-runner: no such file: {name}\n"
+        assert run.stderr.startswith(f"ops-debug-runner: error: no such file: {name}\n  hint: ")
 
 
 def test_bad_shape(runner):

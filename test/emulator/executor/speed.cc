@@ -91,23 +91,27 @@ void Measure(const Program& program, DeviceMemory& memory, const char* name, dou
     instructions += outcome.thread_instructions;
     elapsed = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   } while (elapsed < seconds);
-  std::printf("%-10s %8.0f M thread-instructions/s\n", name,
+  std::printf("%-14s %8.0f M thread-instructions/s\n", name,
               static_cast<double>(instructions) / elapsed / 1e6);
 }
 
 }  // namespace
-}  // namespace ops_debug::emulator
 
-int main(int argc, char** argv) {
-  using namespace ops_debug::emulator;
-  const double seconds = argc > 1 ? std::atof(argv[1]) : 0.5;
+int MeasureAll(double seconds) {
   DeviceMemory memory;
   auto program = Program::Load(kPtx, memory);
   if (!program.ok()) {
     std::printf("%s\n", program.error().ToString().c_str());
     return 1;
   }
-  for (const std::string& name : (*program)->KernelNames())
+  for (const std::string& name : (*program)->KernelNames()) {
     Measure(**program, memory, name.c_str(), seconds);
+  }
   return 0;
+}
+
+}  // namespace ops_debug::emulator
+
+int main(int argc, char** argv) {
+  return ops_debug::emulator::MeasureAll(argc > 1 ? std::atof(argv[1]) : 0.5);
 }
