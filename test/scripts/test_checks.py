@@ -10,6 +10,7 @@ SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
 import check_includes  # noqa: E402
+import check_lint  # noqa: E402
 import check_sizes  # noqa: E402
 import project_files  # noqa: E402
 
@@ -84,3 +85,13 @@ def test_long_file_is_named_with_its_length(repository):
     (repository / "long.cc").write_text("int x;\n" * 801)
     (repository / "right.cc").write_text("int x;\n" * 800)
     assert list(check_sizes.too_long(repository)) == ["long.cc: 801 lines; split it by idea (limit 800)"]
+
+
+def test_lint_findings_are_named_and_clangs_own_limits_are_none():
+    output = (
+        "/p/a.cc:12:15: error: using decl 'A' is unused [misc-unused-using-decls,-warnings-as-errors]\n"
+        "using shadow::A;\n"
+        "/p/b.cc:67:26: error: variable does not have a constant initializer [clang-diagnostic-error]\n"
+    )
+    assert check_lint.findings_of(output) == {"misc-unused-using-decls"}
+    assert check_lint.findings_of(output.splitlines()[2]) == set()
