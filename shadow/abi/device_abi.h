@@ -1,6 +1,6 @@
-// The contract between instrumented device code and the host: every structure that both sides touch, and the numbers
-// they agree on. Plain data, compiled by the host compiler and by nvcc (shadow/device/slow_path.cu). Nothing here may
-// change without kAbiVersion.
+// The contract between instrumented device code and the host: every structure that both sides
+// touch, and the numbers they agree on. Plain data, compiled by the host compiler and by nvcc
+// (shadow/device/slow_path.cu). Nothing here may change without kAbiVersion.
 #pragma once
 
 #include <stdint.h>  // NOLINT(modernize-deprecated-headers): also compiled as device code
@@ -9,12 +9,14 @@ namespace ops_debug::shadow {
 
 constexpr uint32_t kAbiVersion = 1;
 
-// ---- Shadow memory -------------------------------------------------------------------------------------------------
-// One shadow byte describes 8 bytes of device memory (the encoding of AddressSanitizer, Serebryany et al., USENIX ATC
-// 2012): 0 = all addressable, 1..7 = that many leading bytes, >= 0x80 = none, for the reason that the value names.
-// A directory of 2^21 pointers, one per 64 MiB of a 47-bit address space, leads to chunks of 8 MiB of shadow. Regions
-// that were never touched share one chunk full of kShadowUnknown, so no look-up can fault and no address space needs to
-// be reserved. Entry kDirectoryEntries (one more) serves addresses beyond 47 bits: a chunk full of kShadowWild.
+// ---- Shadow memory
+// -------------------------------------------------------------------------------------------------
+// One shadow byte describes 8 bytes of device memory (the encoding of AddressSanitizer, Serebryany
+// et al., USENIX ATC 2012): 0 = all addressable, 1..7 = that many leading bytes, >= 0x80 = none,
+// for the reason that the value names. A directory of 2^21 pointers, one per 64 MiB of a 47-bit
+// address space, leads to chunks of 8 MiB of shadow. Regions that were never touched share one
+// chunk full of kShadowUnknown, so no look-up can fault and no address space needs to be reserved.
+// Entry kDirectoryEntries (one more) serves addresses beyond 47 bits: a chunk full of kShadowWild.
 constexpr uint32_t kShadowGranuleShift = 3;
 constexpr uint32_t kDirectoryShift = 26;
 constexpr uint32_t kDirectoryEntries = 1u << 21;
@@ -25,36 +27,43 @@ constexpr uint8_t kShadowWild = 0xf1;     // no address a GPU can have
 constexpr uint8_t kShadowRedZone = 0xfa;  // behind the end of an allocation
 constexpr uint8_t kShadowFreed = 0xfd;    // freed, still in quarantine
 
-// ---- Module context ------------------------------------------------------------------------------------------------
-// Variable kModuleContextSymbol in `.const` of every instrumented module; the host fills it once per context and module.
+// ---- Module context
+// ------------------------------------------------------------------------------------------------
+// Variable kModuleContextSymbol in `.const` of every instrumented module; the host fills it once
+// per context and module.
 constexpr char kModuleContextSymbol[] = "__ops_debug_module_context";
 struct ModuleContext {
   uint64_t directory;  // device address of uint64_t[kDirectoryEntries + 1]
   uint64_t records;    // device address of FaultRecord[site_count * kFaultClasses]
-  uint64_t published;  // device-visible address of PublishedFault[site_count * kFaultClasses] in pinned host memory
+  uint64_t published;  // device-visible address of PublishedFault[site_count * kFaultClasses] in
+                       // pinned host memory
   uint64_t counters;   // device address of Counters
   uint32_t flags;      // kFlag...
   uint32_t abi_version;
 };
 constexpr uint32_t kFlagTrapOnError = 1;  // --on-error trap
 
-// ---- Launch parameter ----------------------------------------------------------------------------------------------
-// A twin has the original's parameters and one more, 8-byte aligned: LaunchHeader, then one BoundsEntry per bounds slot.
+// ---- Launch parameter
+// ---------------------------------------------------------------------------------------------- A
+// twin has the original's parameters and one more, 8-byte aligned: LaunchHeader, then one
+// BoundsEntry per bounds slot.
 struct LaunchHeader {
   uint64_t launch_id;  // number of the launch in this process, from 1
 };
-// An access at `address` through this slot is in bounds iff address - base <= last (unsigned). The host computes `last`
-// as allocation size - access size, so one entry serves one (pointer parameter, access size) pair. kBoundsUseShadow in
-// `base` (with last = 0) makes every access take the slow path, which then asks shadow memory: for pointers that no
-// known live allocation holds, for allocations smaller than the access, and when the pointer lacks the alignment that
-// the pass relied on.
+// An access at `address` through this slot is in bounds iff address - base <= last (unsigned). The
+// host computes `last` as allocation size - access size, so one entry serves one (pointer
+// parameter, access size) pair. kBoundsUseShadow in `base` (with last = 0) makes every access take
+// the slow path, which then asks shadow memory: for pointers that no known live allocation holds,
+// for allocations smaller than the access, and when the pointer lacks the alignment that the pass
+// relied on.
 struct BoundsEntry {
   uint64_t base;
   uint64_t last;
 };
 constexpr uint64_t kBoundsUseShadow = ~0ull;
 
-// ---- Fault channel -------------------------------------------------------------------------------------------------
+// ---- Fault channel
+// -------------------------------------------------------------------------------------------------
 enum FaultClass : uint32_t {
   kFaultOutOfBounds = 0,
   kFaultUseAfterFree = 1,
@@ -72,8 +81,9 @@ struct FaultRecord {
   uint32_t reserved;
 };
 
-// The first offender of one (site, class): the lowest thread of the earliest launch. In pinned host memory, so it
-// survives a context that dies. `sequence` is odd while the device writes (a seqlock), 0 = nothing published.
+// The first offender of one (site, class): the lowest thread of the earliest launch. In pinned host
+// memory, so it survives a context that dies. `sequence` is odd while the device writes (a
+// seqlock), 0 = nothing published.
 struct PublishedFault {
   uint64_t sequence;
   uint64_t launch_id;
@@ -90,7 +100,8 @@ struct Counters {
   uint64_t unknown_accesses;  // accesses to memory of unknown origin, let through
 };
 
-static_assert(sizeof(ModuleContext) == 40 && sizeof(LaunchHeader) == 8 && sizeof(BoundsEntry) == 16);
+static_assert(sizeof(ModuleContext) == 40 && sizeof(LaunchHeader) == 8 &&
+              sizeof(BoundsEntry) == 16);
 static_assert(sizeof(FaultRecord) == 32 && sizeof(PublishedFault) == 72 && sizeof(Counters) == 8);
 
 }  // namespace ops_debug::shadow

@@ -1,7 +1,8 @@
-// A program that uses the driver API only: loads PTX text, launches with kernelParams and with the packed form, and
-// prints what it computed. `driver_api overflow` writes one element too many.
+// A program that uses the driver API only: loads PTX text, launches with kernelParams and with the
+// packed form, and prints what it computed. `driver_api overflow` writes one element too many.
 //
-// Built twice: linked with -lcuda, and with OPS_DEBUG_DLOPEN, where every function comes from dlsym.
+// Built twice: linked with -lcuda, and with OPS_DEBUG_DLOPEN, where every function comes from
+// dlsym.
 #include <cuda.h>
 
 #include <cstdio>
@@ -13,7 +14,8 @@
 #define STRING_OF_(name) #name
 #define STRING_OF(name) STRING_OF_(name)
 #define CALL(function, ...) \
-  Check(#function, reinterpret_cast<decltype(&function)>(dlsym(g_driver, STRING_OF(function)))(__VA_ARGS__))
+  Check(#function,          \
+        reinterpret_cast<decltype(&function)>(dlsym(g_driver, STRING_OF(function)))(__VA_ARGS__))
 static void* g_driver = nullptr;
 #else
 #define CALL(function, ...) Check(#function, function(__VA_ARGS__))
@@ -80,8 +82,8 @@ int main(int argc, char** argv) {
     int written;
   } packed = {out, written};
   size_t packed_bytes = sizeof(CUdeviceptr) + sizeof(int);
-  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &packed_bytes,
-                   CU_LAUNCH_PARAM_END};
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE,
+                   &packed_bytes, CU_LAUNCH_PARAM_END};
   CALL(cuLaunchKernel, function, 4, 1, 1, 256, 1, 1, 0, nullptr, nullptr, extra);
   CALL(cuCtxSynchronize);
 
