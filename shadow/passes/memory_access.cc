@@ -52,9 +52,13 @@ uint32_t ElementBytes(const Instruction& instruction) {
   return 0;
 }
 
+bool IsPlainAddress(const Operand& operand) {
+  return operand.IsAddress() && !operand.children.empty();
+}
+
 uint32_t FirstAddressOperand(const Instruction& instruction) {
   for (uint32_t i = 0; i < instruction.operands.size(); i++) {
-    if (instruction.operands[i].IsAddress()) return i;
+    if (IsPlainAddress(instruction.operands[i])) return i;
   }
   return ~0u;
 }
@@ -101,8 +105,9 @@ AccessDescription DescribeAsyncCopy(const ptx::Function& function, const Instruc
   if (instruction.Has(".bulk")) return Unchecked("bulk asynchronous copy");
   if (instruction.Has(".mbarrier")) return Unchecked("mbarrier");
   if (instruction.Has(".shared::cluster")) return Unchecked("distributed shared memory");
-  if (instruction.operands.size() < 3 || !instruction.operands[2].is_integer) {
-    return Unchecked("copy size not understood");
+  if (instruction.operands.size() < 3 || !IsPlainAddress(instruction.operands[0]) ||
+      !IsPlainAddress(instruction.operands[1]) || !instruction.operands[2].is_integer) {
+    return Unchecked("copy operands not understood");
   }
   const auto bytes = static_cast<uint32_t>(instruction.operands[2].value);
   MemoryAccess write, read;

@@ -279,7 +279,10 @@ bool Provenance::Visit(const Instruction& instruction) {
     const std::span<const Operand> targets = destination.kind == Operand::Kind::kVector
                                                  ? std::span<const Operand>(destination.children)
                                                  : std::span<const Operand>(&destination, 1);
-    const uint32_t bytes = ptx::TypeSizeBytes(instruction.modifiers.back());
+    // Without a type that is understood, a loaded value may be a pointer.
+    const uint32_t known_bytes =
+        instruction.modifiers.empty() ? 0 : ptx::TypeSizeBytes(instruction.modifiers.back());
+    const uint32_t bytes = known_bytes == 0 ? 8 : known_bytes;
     bool changed = false;
     for (uint32_t i = 0; i < targets.size(); i++) {
       changed |=
@@ -318,6 +321,7 @@ Value Provenance::Transfer(const Instruction& instruction) const {
   const bool wide_result = instruction.operands[0].reg < register_bytes_.size() &&
                            register_bytes_[instruction.operands[0].reg] >= 8;
 
+  if (instruction.operands.size() < 2) return Of(Origin::kUnknown);
   if (opcode == "mov") {
     if (instruction.operands[1].kind ==
         Operand::Kind::kVector) {  // packing: the halves may be those of a pointer
@@ -327,6 +331,7 @@ Value Provenance::Transfer(const Instruction& instruction) const {
   }
   if (opcode == "cvta") return operand(1);
   if (opcode == "add") {
+    if (instruction.operands.size() < 3) return Of(Origin::kUnknown);
     const Value a = operand(1), b = operand(2);
     // The start of a local array: exactly the depot plus a constant.
     const Value& depot = a.origin == Origin::kSymbol ? a : b;
