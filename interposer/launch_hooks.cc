@@ -80,6 +80,28 @@ Readiness Prepare(const FunctionPointer& function, CUstream stream, DefaultStrea
   return ready;
 }
 
+// Blocks that can be resident on the current device at once; 0 if the driver does not say.
+uint64_t ResidentBlocks(CUfunction function, const Geometry& geometry) {
+  const int threads = static_cast<int>(geometry.block.x * geometry.block.y * geometry.block.z);
+  int per_multiprocessor = 0, multiprocessors = 0;
+  CUdevice device = 0;
+  if (OPS_DEBUG_REAL(cuOccupancyMaxActiveBlocksPerMultiprocessor)(
+          &per_multiprocessor, function, threads, geometry.dynamic_shared_bytes) != CUDA_SUCCESS ||
+      OPS_DEBUG_REAL(cuCtxGetDevice)(&device) != CUDA_SUCCESS ||
+      OPS_DEBUG_REAL(cuDeviceGetAttribute)(
+          &multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) != CUDA_SUCCESS) {
+    return 0;
+  }
+  return static_cast<uint64_t>(per_multiprocessor) * static_cast<uint64_t>(multiprocessors);
+}
+
+// Blocks that wait for each other must all be resident, or the kernel never ends. Natively they
+// are; the twin's registers may take that away.
+bool LosesResidency(CUfunction original, CUfunction twin, const Geometry& geometry) {
+  const uint64_t blocks = uint64_t{geometry.grid.x} * geometry.grid.y * geometry.grid.z;
+  return blocks <= ResidentBlocks(original, geometry) && blocks > ResidentBlocks(twin, geometry);
+}
+
 // `go(function, parameters, extra)` makes the program's call.
 template <class Go>
 CUresult Launch(const char* api, CUfunction handle, const Geometry& geometry, CUstream stream,
@@ -92,6 +114,11 @@ CUresult Launch(const char* api, CUfunction handle, const Geometry& geometry, CU
     return LaunchOriginal(api, handle, function, geometry, reason, parameters, extra, go);
   };
   if (!ready.twin) return original(ready.obstacle);
+  if (function->kernel->plan->waits_for_blocks && LosesResidency(handle, ready.twin, geometry)) {
+    return original(
+        "its blocks wait for each other, and the instrumented kernel's registers do not let all of "
+        "them be resident at once");
+  }
 
   // Bounds that are copied into a graph are those of today's allocations; the
   // graph may run when others live there.

@@ -14,6 +14,7 @@
 #include "shadow/passes/make_twins.h"
 #include "shadow/passes/provenance.h"
 #include "shadow/passes/source_frames.h"
+#include "shadow/passes/waiting_loops.h"
 
 namespace ops_debug::shadow {
 namespace {
@@ -107,6 +108,7 @@ ptx::Result<InstrumentedModule> Instrument(std::string_view ptx, Rewrite rewrite
   auto twins = MakeTwins(module);
   if (!twins.ok()) return twins.error();
   std::vector<UncheckedAccess> in_functions;
+  bool a_function_waits = false;
   for (const Twin& twin : twins.value()) {
     auto checks = AddMemoryChecks(module, twin, frames, &result.sites);
     if (!checks.ok()) return checks.error();
@@ -116,6 +118,7 @@ ptx::Result<InstrumentedModule> Instrument(std::string_view ptx, Rewrite rewrite
     }
     if (!twin.function->is_entry) {
       Merge(checks->unchecked, &in_functions);
+      a_function_waits |= WaitsInLoop(*twin.original);
       continue;
     }
     KernelPlan& plan = plans[twin.original->name];
@@ -126,6 +129,7 @@ ptx::Result<InstrumentedModule> Instrument(std::string_view ptx, Rewrite rewrite
         static_cast<uint32_t>(sizeof(LaunchHeader) + plan.slots.size() * sizeof(BoundsEntry));
     plan.checked_accesses = checks->checked_accesses;
     plan.unchecked = std::move(checks->unchecked);
+    plan.waits_for_blocks = WaitsInLoop(*twin.original);
   }
   for (std::string_view name : order) {
     // Which functions an entry reaches is not worked out; what they leave unchecked counts for

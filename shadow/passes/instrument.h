@@ -69,6 +69,8 @@ struct KernelPlan {
   std::vector<BoundsSlot> slots;
   uint32_t checked_accesses = 0;
   std::vector<UncheckedAccess> unchecked;
+  // Spins on global memory: its blocks may have to be resident together, as many as the original's.
+  bool waits_for_blocks = false;
 };
 
 // A module-scope `.global` or `.const` array whose size the PTX tells.

@@ -182,6 +182,27 @@ TEST_CASE("inlining gives frames from the innermost out") {
   CHECK(frames[1].line == 20);
 }
 
+TEST_CASE("a loop that only polls global memory waits for other blocks") {
+  const auto waits = [](const std::string& loop) {
+    return InstrumentOrDie(ModuleText(EntryText("ld.param.u64 %rd1, [k_p];\nloop:\n" + loop)))
+        .kernels[0]
+        .waits_for_blocks;
+  };
+  CHECK(waits("ld.volatile.global.u32 %r1, [%rd1];\nsetp.lt.u32 %p1, %r1, 8;\n@%p1 bra loop;"));
+  CHECK(
+      waits("atom.global.add.u32 %r1, [%rd1], 0;\nsetp.ge.u32 %p1, %r1, 8;\n@%p1 bra out;\nbra "
+            "loop;\nout:"));
+  // A work queue, a loop with a counter, a poll of shared memory.
+  CHECK_FALSE(
+      waits("atom.global.add.u32 %r1, [%rd1], 1;\nst.global.u32 [%rd1+8], %r1;\n"
+            "setp.lt.u32 %p1, %r1, 8;\n@%p1 bra loop;"));
+  CHECK_FALSE(
+      waits("ld.volatile.global.u32 %r1, [%rd1];\nadd.s32 %r2, %r2, 1;\nsetp.lt.s32 %p1, %r2, 8;\n"
+            "@%p1 bra loop;"));
+  CHECK_FALSE(
+      waits("ld.volatile.shared.u32 %r1, [%r3];\nsetp.lt.u32 %p1, %r1, 8;\n@%p1 bra loop;"));
+}
+
 TEST_CASE("an entry whose parameters fill the parameter space has no twin and says why") {
   const InstrumentedModule module = InstrumentOrDie(
       ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .align 8 .b8 "

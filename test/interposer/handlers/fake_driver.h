@@ -28,6 +28,7 @@ struct Driver {
   std::string rejected;              // module text that holds this is refused, with a JIT error log
   CUresult twin_result = CUDA_SUCCESS;  // of launching a kernel whose name ends in $ops_debug
   CUresult original_result = CUDA_SUCCESS;
+  int resident_blocks = 8, resident_twin_blocks = 8;  // on the whole device, of any kernel
   std::function<void(const Launch&)> on_launch;
   // What happened.
   std::map<CUdeviceptr, uint64_t> allocations;  // base -> bytes

@@ -220,6 +220,30 @@ TEST_CASE("if the twin does not fit, the original runs and the summary says why"
   CHECK(told);
 }
 
+TEST_CASE(
+    "a kernel whose blocks wait for each other runs as it is if its twin would lose residency") {
+  StartTest();
+  std::string text = ScaleText();
+  text.insert(text.find("  ret;"),
+              "wait:\n  ld.volatile.global.u32 %r2, [%rd2];\n  .reg .pred %p1;\n"
+              "  setp.lt.u32 %p1, %r2, 4;\n  @%p1 bra wait;\n");
+  CUmodule module = nullptr;
+  CUfunction scale = nullptr;
+  REQUIRE(cuModuleLoadData(&module, text.c_str()) == CUDA_SUCCESS);
+  REQUIRE(cuModuleGetFunction(&scale, module, "scale") == CUDA_SUCCESS);
+  REQUIRE(LaunchScale(scale, 0, 0) == CUDA_SUCCESS);  // 4 blocks, 8 resident either way
+  TheDriver().resident_twin_blocks = 3;
+  REQUIRE(LaunchScale(scale, 0, 0) == CUDA_SUCCESS);
+  TheDriver().resident_blocks = 3;  // not all resident natively: the kernel cannot rely on it
+  REQUIRE(LaunchScale(scale, 0, 0) == CUDA_SUCCESS);
+  TheDriver().resident_blocks = TheDriver().resident_twin_blocks = 8;
+  REQUIRE(TheDriver().launches.size() == 3);
+  CHECK(TheDriver().launches[0].kernel == "scale$ops_debug");
+  CHECK(TheDriver().launches[1].kernel == "scale");
+  CHECK(TheDriver().launches[2].kernel == "scale$ops_debug");
+  cuModuleUnload(module);
+}
+
 TEST_CASE("a launch that the driver refuses returns its error and is reported") {
   StartTest();
   Loaded loaded;
