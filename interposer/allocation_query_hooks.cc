@@ -9,7 +9,6 @@ namespace ops_debug::interposer {
 namespace {
 
 using shadow::Allocation;
-using shadow::AllocationKind;
 
 // The allocation whose extent or state differs from what the driver knows.
 std::optional<Allocation> FindAltered(CUdeviceptr address) {
