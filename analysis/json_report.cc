@@ -116,6 +116,9 @@ Json ToJson(const Finding& finding) {
   Put(object, "instruction", finding.instruction);
   if (finding.ptx_line > 0) object["ptx_line"] = finding.ptx_line;
   if (finding.instructions > 1) object["instructions"] = finding.instructions;
+  for (const SourceLocation& frame : finding.toolkit_frames) {
+    object["toolkit_frames"].push_back(ToJson(frame));
+  }
   if (finding.frames.size() > 1) {
     object["inlined_at"] = Json::array();
     for (size_t i = 1; i < finding.frames.size(); ++i) {

@@ -157,6 +157,31 @@ std::vector<Finding> MemoryDetector::Finish() {
   return findings;
 }
 
+namespace {
+
+// Where toolkits keep their headers: targets/x86_64-linux/include, cuda-13.0/include, and the
+// wheels' nvidia/cu13/include.
+bool IsToolkitHeader(std::string_view path) {
+  const size_t include = path.rfind("/include/");
+  if (include == std::string_view::npos) return false;
+  const std::string_view root = path.substr(0, include);
+  const std::string_view folder = root.substr(root.rfind('/') + 1);
+  return root.find("/targets/") != std::string_view::npos || folder.starts_with("cuda") ||
+         root.find("/nvidia/cu") != std::string_view::npos || folder == "toolkit";
+}
+
+// An author looks for the own line, not for the one in the toolkit that it led to.
+void SetToolkitFramesApart(Finding& finding) {
+  const auto own =
+      std::find_if(finding.frames.begin(), finding.frames.end(),
+                   [](const SourceLocation& frame) { return !IsToolkitHeader(frame.file); });
+  if (own == finding.frames.end()) return;
+  finding.toolkit_frames.assign(finding.frames.begin(), own);
+  finding.frames.erase(finding.frames.begin(), own);
+}
+
+}  // namespace
+
 Finding MemoryDetector::MakeFinding(uint32_t process_id, const Merged& merged) {
   const proto::Fault& fault = merged.first;
   const proto::Site& site = fault.site();
@@ -170,6 +195,7 @@ Finding MemoryDetector::MakeFinding(uint32_t process_id, const Merged& merged) {
     finding.frames.push_back(
         {Demangle(frame.function()), frame.file(), frame.line(), frame.column()});
   }
+  SetToolkitFramesApart(finding);
   finding.instruction = site.instruction();
   finding.ptx_line = site.ptx_line();
   finding.instructions = static_cast<uint32_t>(merged.instructions.size());

@@ -91,6 +91,9 @@ struct Finding {
   std::string function;  // demangled device function that holds the access, if it is not the entry
   std::vector<SourceLocation>
       frames;  // innermost first: the access, then where it was inlined; empty without line info
+  // The access stands in a header of the CUDA toolkit that the code at frames.front() calls
+  // (atomicAdd, a vector load): the places in that header, innermost first.
+  std::vector<SourceLocation> toolkit_frames;
   std::string instruction;
   uint32_t ptx_line = 0;
   uint32_t instructions = 1;  // PTX instructions of this source place that did the same

@@ -140,6 +140,9 @@ class Writer {
       Line(Toned(Tone::kFaint, "  --> ") +
            Printable(PlaceText(place) + (in.empty() ? "" : " in " + in)));
       WriteSourceLine(place);
+      for (const SourceLocation& inner : finding.toolkit_frames) {
+        Labelled("in", PlaceText(inner) + (inner.function.empty() ? "" : " in " + inner.function));
+      }
       for (size_t i = 1; i < finding.frames.size(); ++i) {
         const SourceLocation& caller = finding.frames[i];
         Labelled("inlined at",

@@ -55,6 +55,33 @@ TEST_CASE("the earliest launch speaks, then the lowest block, then the lowest th
   REQUIRE(findings[0].block->x == 3);
 }
 
+TEST_CASE("a fault inside a toolkit header is shown at the line that called it") {
+  Detection detection;
+  auto fault = Fault();
+  fault.mutable_site()->clear_frames();
+  fault.MergeFrom(Parse<proto::Fault>(R"(site {
+    frames { function: "_Z9atomicAddPff" file: "/cuda/targets/x86_64-linux/include/a.hpp" line: 84 }
+    frames { file: "/src/include/k.cu" line: 5 }
+    frames { file: "/src/k.cu" line: 9 }
+  })"));
+  detection.Add(fault);
+  const auto findings = detection.detector.Finish();
+  REQUIRE(findings[0].frames.size() == 2);
+  REQUIRE(findings[0].frames[0].file == "/src/include/k.cu");
+  REQUIRE(findings[0].toolkit_frames.size() == 1);
+  REQUIRE(findings[0].toolkit_frames[0].function == "atomicAdd(float*, float)");
+}
+
+TEST_CASE("a fault whose places are all in toolkit headers keeps them") {
+  Detection detection;
+  auto fault = Fault();
+  fault.mutable_site()->mutable_frames(0)->set_file("/usr/local/cuda-13.0/include/cub/cub.cuh");
+  detection.Add(fault);
+  const auto findings = detection.detector.Finish();
+  REQUIRE(findings[0].frames.size() == 1);
+  REQUIRE(findings[0].toolkit_frames.empty());
+}
+
 TEST_CASE("a count of zero means at least one") {
   Detection detection;
   auto fault = Fault();

@@ -28,3 +28,10 @@ def test_other_fault_is_silent(tool, program, fault):
 def test_program_goes_on_after_a_skipped_access(tool, program):
     """Without the tool fault 11 ends in an error that the program prints; the skipped access leaves none."""
     assert tool("run", "--check", "memory", "--", program, 11).stdout == ""
+
+
+def test_on_error_trap_stops_the_kernel_and_the_fault_is_reported(tool, program):
+    run = tool("run", "--check", "memory", "--on-error", "trap", "--", program, 1)
+    assert [finding["kind"] for finding in run.report["findings"]] == ["oob-global"]
+    assert "cudaDeviceSynchronize" in run.stdout  # the program sees its launch fail
+    assert run.code == 86

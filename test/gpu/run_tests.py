@@ -19,6 +19,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("OPS_DEBUG_BUILD", ROOT / "build"))
 sys.path.insert(0, str(ROOT / "test/support"))
+import cases  # noqa: E402
 import planted  # noqa: E402
 
 
@@ -93,6 +94,27 @@ def add_planted(session: Session, source: pathlib.Path) -> None:
         session.add(f"planted {fault}", "silent", check)
 
 
+    session.add("planted 1, --on-error trap", "oob-global", lambda: expect(
+        *session.run("planted_trap", "run", "--check", "memory", "--on-error", "trap", "--", program, 1), 86,
+        kinds=["oob-global"]))
+    debug = session.build(source, "-G")
+    for expected in planted.EXPECTED:
+        session.add(f"planted {expected.fault}, -G build", expected.kind, lambda expected=expected: expect(
+            *session.run("planted_g", "run", "--check", "memory", "--", debug, expected.fault), 86, kinds=[expected.kind]))
+
+
+def add_cases(session: Session) -> None:
+    program = session.build(cases.SOURCE, "-cudart=static")
+    for name, (kind, _, _) in cases.EXPECTED.items():
+        def check(name=name):
+            result, report = session.run(f"case_{name}", "run", "--check", "memory", "--", program, name, "wrong")
+            return expect(result, report, 86, "no error\n") or cases.problems(report, name)
+
+        session.add(f"case {name}, wrong", kind, check)
+        session.add(f"case {name}, right", "silent", lambda name=name: expect(
+            *session.run(f"case_{name}", "run", "--check", "memory", "--", program, name, "right"), 0, "no error\n", []))
+
+
 def add_programs(session: Session) -> None:
     source = ROOT / "test/end_to_end/programs/runtime_api.cu"
     for flags in (["-cudart=static"], ["-cudart=shared"]):
@@ -114,6 +136,9 @@ def add_programs(session: Session) -> None:
 
 def add_examples(session: Session) -> None:
     arguments = ("--input-shape", "1024x1024", "--check-boundary")
+    session.add("examples/matmul_kernel.cu, --debug-build", "oob-global", lambda: expect(
+        *session.run("matmul_debug", "check-memory", "--kernel", ROOT / "examples/matmul_kernel.cu", *arguments,
+                     "--debug-build"), 86, kinds=["oob-global"]))
     for name, code, kinds in (("matmul_kernel.cu", 86, ["oob-global"]), ("matmul_kernel_fixed.cu", 0, [])):
         session.add(f"examples/{name}", ", ".join(kinds) or "silent", lambda name=name, code=code, kinds=kinds: expect(
             *session.run(name, "check-memory", "--kernel", ROOT / "examples" / name, *arguments), code, kinds=kinds))
@@ -132,6 +157,7 @@ def main() -> int:
         overhead = session.build(arguments.shared / "kernels/overhead.cu", "-cudart=static")
         session.add("overhead.cu, full size", "silent", lambda: expect(
             *session.run("overhead", "run", "--check", "memory", "--", overhead, 1), 0, kinds=[]))
+        add_cases(session)
         add_programs(session)
         add_examples(session)
     print("| test | wanted | seen | ok | s |\n| --- | --- | --- | --- | --- |")
