@@ -31,7 +31,7 @@ done
 toolkit_packages=(
   nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-runtime==13.0.96
   nvidia-cuda-cccl==13.0.85 nvidia-cuda-cupti==13.0.85 nvidia-nvtx==13.0.85 nvidia-cuda-nvrtc==13.0.88
-  nvidia-cuda-sanitizer-api==13.0.85 nvidia-nvml-dev==13.0.87
+  nvidia-cuda-sanitizer-api==13.0.85 nvidia-nvml-dev==13.0.87 nvidia-cuda-profiler-api==13.0.85
 )
 
 mkdir -p build
