@@ -170,7 +170,7 @@ Image ReadImage(const void* image, ImageTarget target) {
     if (!fatbin.ok()) return Unreadable(fatbin.error().message + " (" + fatbin.error().hint + ")");
     return FromFatbin(*fatbin, target);
   }
-  if (readable >= kMinimumElfHeaderBytes && std::memcmp(bytes, kElfMagic, 4) == 0) {
+  if (readable >= kMinimumElfHeaderBytes && ptx::StartsWithBytes(bytes, kElfMagic, 4)) {
     return FromCubin(CubinArch(bytes));
   }
   const auto* text = static_cast<const char*>(image);

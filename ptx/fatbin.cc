@@ -261,11 +261,19 @@ size_t ReadableBytes(const void* address) {
   return end_of_run == 0 ? 0 : end_of_run - wanted;
 }
 
+bool StartsWithBytes(const void* image, const void* bytes, size_t count) {
+  const auto* a = static_cast<const unsigned char*>(image);
+  const auto* b = static_cast<const unsigned char*>(bytes);
+  for (size_t i = 0; i < count; i++) {
+    if (a[i] != b[i]) return false;
+  }
+  return true;
+}
+
 bool LooksLikeFatbin(const void* image) {
-  uint32_t magic = 0;
-  if (!image || ReadableBytes(image) < sizeof magic) return false;
-  std::memcpy(&magic, image, sizeof magic);
-  return magic == kFatbinWrapperMagic || magic == kFatbinContainerMagic;
+  if (!image || ReadableBytes(image) < sizeof(uint32_t)) return false;
+  return StartsWithBytes(image, &kFatbinWrapperMagic, sizeof kFatbinWrapperMagic) ||
+         StartsWithBytes(image, &kFatbinContainerMagic, sizeof kFatbinContainerMagic);
 }
 
 Result<Fatbin> OpenFatbin(const void* image) {

@@ -58,6 +58,10 @@ struct Fatbin {
 // SIZE_MAX if that file cannot be read, 0 if nothing is mapped there.
 size_t ReadableBytes(const void* address);
 
+// True if `image` starts with these bytes. Stops at the first that differs: an image may be a text
+// that is shorter.
+bool StartsWithBytes(const void* image, const void* bytes, size_t count);
+
 // True if `image` starts with one of the two magics.
 bool LooksLikeFatbin(const void* image);
 
