@@ -2,6 +2,7 @@
 #include "analysis/memory_detector.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "analysis/demangle.h"
 #include "analysis/memory_words.h"
@@ -161,11 +162,13 @@ namespace {
 
 // Where toolkits keep their headers: targets/x86_64-linux/include, cuda-13.0/include, and the
 // wheels' nvidia/cu13/include.
-bool IsToolkitHeader(std::string_view path) {
+bool IsToolkitHeader(const std::string& written) {
+  // nvcc writes the way from its own folder: toolkit/bin/../include/...
+  const std::string path = std::filesystem::path(written).lexically_normal().string();
   const size_t include = path.rfind("/include/");
-  if (include == std::string_view::npos) return false;
-  const std::string_view root = path.substr(0, include);
-  const std::string_view folder = root.substr(root.rfind('/') + 1);
+  if (include == std::string::npos) return false;
+  const std::string root = path.substr(0, include);
+  const std::string folder = root.substr(root.rfind('/') + 1);
   return root.find("/targets/") != std::string_view::npos || folder.starts_with("cuda") ||
          root.find("/nvidia/cu") != std::string_view::npos || folder == "toolkit";
 }

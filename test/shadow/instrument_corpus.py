@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Instruments every PTX file of the corpus and lets ptxas compile what comes out.
 
-    instrument_corpus.py --tool INSTRUMENT_FILE --corpus CORPUS.tar.xz [--largest-kib N]
+    instrument_corpus.py --tool INSTRUMENT_FILE --corpus CORPUS.tar.xz [--ptxas PTXAS] [--largest-kib N]
 
 Files above N KiB are instrumented but not compiled (the nightly run compiles all). A file that ptxas does not accept as
 it is counts as skipped. Exit code 77 if the corpus or ptxas is missing.
@@ -18,13 +18,6 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
 SKIPPED = 77
-
-
-def find_ptxas() -> str | None:
-    for home in (os.environ.get("CUDA_HOME"), "/usr/local/cuda"):
-        if home and (pathlib.Path(home) / "bin/ptxas").exists():
-            return str(pathlib.Path(home) / "bin/ptxas")
-    return shutil.which("ptxas")
 
 
 def accepted(ptxas: str, path: pathlib.Path, target: str) -> str | None:
@@ -52,9 +45,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tool", required=True)
     parser.add_argument("--corpus", required=True, type=pathlib.Path)
+    parser.add_argument("--ptxas", help="default: the one on PATH")
     parser.add_argument("--largest-kib", type=int, default=1 << 20)
     arguments = parser.parse_args()
-    ptxas = find_ptxas()
+    ptxas = shutil.which(arguments.ptxas or "ptxas")
     if ptxas is None or not arguments.corpus.exists():
         print("corpus or ptxas is missing", file=sys.stderr)
         return SKIPPED
