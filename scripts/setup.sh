@@ -63,9 +63,10 @@ install_debian_packages() {
       "Install the equivalents of: ${packages[*]}"
   fi
   local installed
+  # A package that dpkg has merely heard of has the status "not-installed".
   installed=$(dpkg-query -W -f='${db:Status-Status} ${Package}\n' "${packages[@]}" 2>/dev/null || true)
   for package in "${packages[@]}"; do
-    [[ $installed == *"installed $package"$'\n'* || $installed == *"installed $package" ]] || missing+=("$package")
+    [[ $'\n'$installed$'\n' == *$'\n'"installed $package"$'\n'* ]] || missing+=("$package")
   done
   ((${#missing[@]})) || return 0
 
