@@ -1,3 +1,5 @@
+// Lists of instructions rather than rules: an opcode that no list knows neither moves nor is copied
+// with harm.
 #include "shadow/passes/access_groups.h"
 
 #include <algorithm>

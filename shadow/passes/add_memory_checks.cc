@@ -214,8 +214,10 @@ class MemoryCheckPass {
                " bra " + next + ";\n";
       }
       for (size_t k = 0; k < item.access_count; k++) {
-        ask += AskAbout(group_accesses_[item.first_access + k], instruction, skip,
-                        number + "_" + std::to_string(k), &arguments);
+        const CheckedAccess& checked = group_accesses_[item.first_access + k];
+        // A copy of run-time size is judged whole, with the test of its last byte.
+        if (checked.access.size_operand != 0 && !checked.access.last_byte) continue;
+        ask += AskAbout(checked, instruction, skip, number + "_" + std::to_string(k), &arguments);
       }
       Emit(ask, arguments, out);
       if (group_accesses_[item.first_access].access.collective_lanes == 0) {
@@ -370,7 +372,7 @@ class MemoryCheckPass {
     site.function = std::string(twin_.original->name);
     site.kind = access.kind;
     site.space = access.space;
-    site.access_bytes = access.bytes;
+    site.access_bytes = access.copy_bytes != 0 ? access.copy_bytes : access.bytes;
     site.ptx_line = instruction.position.line;
     site.instruction = ptx::PrintInstruction(instruction);
     site.frames = frames_.Of(function_, instruction.loc);

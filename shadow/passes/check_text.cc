@@ -1,3 +1,5 @@
+// Texts in layers: an address, the bounds of its base, one comparison (Accumulate), a range of
+// accesses, a group.
 #include "shadow/passes/check_text.h"
 
 #include <algorithm>
@@ -88,6 +90,12 @@ std::string CheckText::Address(const CheckedAccess& checked, TextArguments* argu
   std::string text =
       (IsNarrow(base) ? "cvt.u64.u32 %odsa, " : "mov.u64 %odsa, ") + arguments->Add(base) + ";\n";
   if (address.offset != 0) text += "add.s64 %odsa, %odsa, " + Signed(address.offset) + ";\n";
+  return text;
+}
+
+// What the inline test looks at: the access itself, or the last byte of a copy.
+std::string CheckText::TestedAddress(const CheckedAccess& checked, TextArguments* arguments) const {
+  std::string text = Address(checked, arguments);
   if (checked.access.last_byte) {
     text += "cvt.u64.u32 %odsu, " +
             arguments->Add(checked.instruction->operands[checked.access.size_operand]) +
@@ -236,7 +244,7 @@ std::string CheckText::GroupTest(std::span<const CheckedAccess> accesses,
       }
       continue;
     }
-    text += Address(checked, arguments);
+    text += TestedAddress(checked, arguments);
     if (decision.test == Test::kParameter) {
       const std::string k = Number(decision.slot);
       text += "sub.s64 %odst, %odsa, %odsb" + k + ";\n" +
@@ -267,13 +275,25 @@ std::string CheckText::SlowCheck(const CheckedAccess& checked, TextArguments* ar
   } else {
     text += SymbolBounds(checked);
   }
+  std::string bytes = Number(checked.access.bytes);
+  uint32_t alignment = checked.access.alignment_bytes;
+  if (checked.access.last_byte) {
+    // Bounds for one byte become bounds for the copy; if it is longer than the allocation, every
+    // address fails (-2). With kBoundsUseShadow (-1) shadow memory judges the whole copy.
+    bytes = arguments->Add(checked.instruction->operands[checked.access.size_operand]);
+    alignment = checked.access.copy_bytes;
+    text += "cvt.u64.u32 %odsu, " + bytes +
+            ";\nadd.s64 %odsu, %odsu, -1;\nsetp.lt.u64 %odsq, %odslast, %odsu;\n"
+            "setp.ne.and.s64 %odsq, %odsbase, -1, %odsq;\nsub.s64 %odslast, %odslast, %odsu;\n"
+            "selp.b64 %odsbase, -2, %odsbase, %odsq;\nselp.b64 %odslast, 0, %odslast, %odsq;\n";
+  }
   return text +
          "{\n.param .b64 odsa0;\n.param .b32 odsa1;\n.param .b32 odsa2;\n.param .b32 "
          "odsa3;\n.param .b64 odsa4;\n"
          ".param .b64 odsa5;\n.param .b64 odsa6;\n.param .b32 odsr;\n"
          "st.param.b64 [odsa0], %odsa;\nst.param.b32 [odsa1], " +
-         Number(checked.site) + ";\nst.param.b32 [odsa2], " + Number(checked.access.bytes) +
-         ";\nst.param.b32 [odsa3], " + Number(checked.access.alignment_bytes) +
+         Number(checked.site) + ";\nst.param.b32 [odsa2], " + bytes + ";\nst.param.b32 [odsa3], " +
+         Number(alignment) +
          ";\nst.param.b64 [odsa4], %odsbase;\nst.param.b64 [odsa5], %odslast;\nst.param.b64 "
          "[odsa6], " +
          std::string(kLaunchIdRegister) +

@@ -82,6 +82,7 @@ class CheckText {
   bool IsNarrow(const ptx::Operand& base) const;
   bool FitsNarrowTest(const CheckedAccess& checked) const;
   std::string Address(const CheckedAccess& checked, TextArguments* arguments) const;
+  std::string TestedAddress(const CheckedAccess& checked, TextArguments* arguments) const;
   std::string SymbolBounds(const CheckedAccess& checked) const;
   std::string RangeTest(const Range& range, TextArguments* arguments, bool* first) const;
   std::string ShadowTest(const CheckedAccess& checked) const;

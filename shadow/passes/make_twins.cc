@@ -1,5 +1,7 @@
+// Names are fixed first, bodies copied after, because functions refer to each other in any order.
 #include "shadow/passes/make_twins.h"
 
+#include <cctype>
 #include <charconv>
 #include <set>
 #include <string>
@@ -147,6 +149,7 @@ class TwinMaker {
       if (instruction != nullptr) {
         if (auto error = Redirect(*instruction, twin, &body); !error.ok()) return error.error();
       }
+      if (auto* directive = std::get_if<ptx::RawDirective>(&statement)) RedirectTargets(*directive);
       body.push_back(std::move(statement));
     }
     twin.body = std::move(body);
@@ -158,6 +161,31 @@ class TwinMaker {
     if (name.launch_parameter.empty()) return "mov.u64 " + std::string(kLaunchIdRegister) + ", 0;";
     return "ld.param.u64 " + std::string(kLaunchIdRegister) + ", [" +
            std::string(name.launch_parameter) + "];";
+  }
+
+  // ".calltargets f, g;" promises which functions an indirect call may reach. Through a register
+  // come twins, through memory originals, so the twin's list names both.
+  void RedirectTargets(ptx::RawDirective& directive) {
+    const size_t list = directive.text.find(".calltargets");
+    if (list == std::string_view::npos) return;
+    std::string text(directive.text.substr(0, directive.text.rfind(';')));
+    for (const auto& [original, name] : names_) {
+      const size_t at = FindWord(directive.text.substr(list), original);
+      if (at != std::string_view::npos) text += ", " + std::string(name.twin);
+    }
+    directive.text = module_.Intern(text + ";");
+  }
+
+  static size_t FindWord(std::string_view text, std::string_view word) {
+    const auto is_name = [](char c) {
+      return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '$';
+    };
+    for (size_t at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1)) {
+      const size_t end = at + word.size();
+      if ((at == 0 || !is_name(text[at - 1])) && (end == text.size() || !is_name(text[end])))
+        return at;
+    }
+    return std::string_view::npos;
   }
 
   // Calls and addresses of functions that have a twin become those of the twin.

@@ -132,6 +132,8 @@ AccessDescription DescribeAsyncCopy(const ptx::Function& function, const Instruc
   AccessDescription description{{write}, {}};
   if (read.size_operand != 0) {
     // The size is known at run time only: test the first byte, with the alignment, and the last.
+    // The slow path then judges the copy as one.
+    read.copy_bytes = bytes;
     read.bytes = 1;
     description.accesses.push_back(read);
     read.alignment_bytes = 1;

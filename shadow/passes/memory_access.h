@@ -25,8 +25,9 @@ struct MemoryAccess {
   // cp.async: operand (a 32-bit register) that holds the bytes really read, 0 = none; none are read
   // if it is zero.
   uint32_t size_operand = 0;
-  bool last_byte =
-      false;  // the byte at address + that operand - 1 is meant, not the one at address
+  // With it: the byte at address + that operand - 1 is meant, not the one at address.
+  bool last_byte = false;
+  uint32_t copy_bytes = 0;  // with it: bytes of the instruction's full copy, what a report is about
   // cp.async: operand (a predicate) that suppresses the read, 0 = none.
   uint32_t ignore_operand = 0;
 };

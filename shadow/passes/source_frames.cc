@@ -1,3 +1,5 @@
+// Reads `.file` and `.debug_str` once per module; a frame chain is walked backwards through the
+// function's `.loc`s.
 #include "shadow/passes/source_frames.h"
 
 #include <charconv>

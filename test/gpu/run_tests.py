@@ -115,6 +115,22 @@ def add_cases(session: Session) -> None:
             *session.run(f"case_{name}", "run", "--check", "memory", "--", program, name, "right"), 0, "no error\n", []))
 
 
+def add_matrix_cases(session: Session) -> None:
+    program = session.build(ROOT / "test/gpu/matrix_cases.cu", "-cudart=static")
+    for name, count in (("load", 2), ("store", 2)):  # rows behind the end
+        native = subprocess.run([str(program), name, "right"], capture_output=True, text=True, check=True).stdout
+
+        def check_wrong(name=name, count=count):
+            result, report = session.run(f"matrix_{name}", "run", "--check", "memory", "--", program, name, "wrong")
+            problems = expect(result, report, 86, "0 no error\n", ["oob-shared"])
+            seen = sum(finding["count"] for finding in report["findings"]) if report else 0
+            return problems or ([] if seen == count else [f"{seen} accesses, not {count}"])
+
+        session.add(f"matrix {name}, wrong", "oob-shared", check_wrong)
+        session.add(f"matrix {name}, right", "same result, silent", lambda name=name, native=native: expect(
+            *session.run(f"matrix_{name}", "run", "--check", "memory", "--", program, name, "right"), 0, native, []))
+
+
 def add_programs(session: Session) -> None:
     source = ROOT / "test/end_to_end/programs/runtime_api.cu"
     for flags in (["-cudart=static"], ["-cudart=shared"]):
@@ -158,6 +174,7 @@ def main() -> int:
         session.add("overhead.cu, full size", "silent", lambda: expect(
             *session.run("overhead", "run", "--check", "memory", "--", overhead, 1), 0, kinds=[]))
         add_cases(session)
+        add_matrix_cases(session)
         add_programs(session)
         add_examples(session)
     print("| test | wanted | seen | ok | s |\n| --- | --- | --- | --- | --- |")

@@ -163,6 +163,13 @@ TEST_CASE("a function whose address is taken keeps its prototype") {
   CHECK(Count(TwinOf(module), "mov.u64 %rd1, callee$ops_debug;") == 1);
 }
 
+TEST_CASE("a list of call targets names the twins too") {
+  const InstrumentedModule module = InstrumentOrDie(
+      ModuleText(".func f()\n{\nret;\n}\n.func ff()\n{\nret;\n}\n" +
+                 EntryText("mov.u64 %rd1, f;\ntargets: .calltargets f;\ncall %rd1, targets;")));
+  CHECK(Count(TwinOf(module), ".calltargets f, f$ops_debug;") == 1);
+}
+
 TEST_CASE("inlining gives frames from the innermost out") {
   const InstrumentedModule module = InstrumentOrDie(
       ModuleText(EntryText(R"(

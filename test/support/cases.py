@@ -12,6 +12,7 @@ EXPECTED = {
     "sentinel": ("oob-global", "atomicAdd(&gradient[row * width]", 1),
     "masked_lanes": ("oob-global", "value = ((const volatile float*)in)[i]", 24),
     "pointer_table": ("use-after-free", "out[threadIdx.x] = rows[blockIdx.x]", 50),
+    "async_copy": ("oob-global", "(in + first)", 7),  # lanes 25 to 31
 }
 
 

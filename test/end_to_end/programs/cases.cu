@@ -110,6 +110,24 @@ static void pointer_table(bool wrong) {
   gather_rows<<<2, 64>>>(table, out, 50);
 }
 
+// Asynchronous copies of 16 bytes; the last one of the row may be shorter, and says so by its source size.
+__global__ void async_tiles(const float* in, float* out, int n, bool check) {
+  __shared__ __align__(16) float tile[128];
+  const int first = threadIdx.x * 4, left = n - first;
+  const int bytes = !check || left >= 4 ? 16 : left > 0 ? left * 4 : 0;
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(unsigned(__cvta_generic_to_shared(tile + first))),
+               "l"(in + first), "r"(bytes));
+  asm volatile("cp.async.wait_all;");
+  __syncthreads();
+  out[threadIdx.x] = tile[threadIdx.x];
+}
+static void async_copy(bool wrong) {
+  float *in, *out;
+  cudaMalloc(&in, 102 * sizeof(float));
+  cudaMalloc(&out, 32 * sizeof(float));
+  async_tiles<<<1, 32>>>(in, out, 102, !wrong);
+}
+
 int main(int argc, char** argv) {
   if (argc != 3) return 2;
   const bool wrong = std::strcmp(argv[2], "wrong") == 0;
@@ -118,7 +136,7 @@ int main(int argc, char** argv) {
     void (*run)(bool);
   } cases[] = {{"mapping", mapping},         {"local_array", local_array}, {"row_pitch", row_pitch},
                {"dynamic_shared", dynamic_shared}, {"sentinel", sentinel},       {"masked_lanes", masked_lanes},
-               {"pointer_table", pointer_table}};
+               {"pointer_table", pointer_table}, {"async_copy", async_copy}};
   for (const auto& known : cases) {
     if (std::strcmp(known.name, argv[1]) == 0) known.run(wrong);
   }
