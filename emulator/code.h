@@ -81,7 +81,10 @@ enum class Op : uint8_t {
   kElect,
   kFence,
   kNanosleep,
+  kExtended,  // fn.extended (extended_operation.h)
 };
+
+class ExtendedOperation;
 
 enum class PredicateOp : uint8_t { kMove, kNot, kAnd, kOr, kXor };
 enum class Space : uint8_t { kGeneric, kGlobal, kShared, kLocal, kParameter, kConst };
@@ -259,6 +262,7 @@ struct Instruction {
     const WarpOperation* warp;
     const CallSite* call;
     const BranchTargets* table;
+    const ExtendedOperation* extended;
   } fn;
   union {
     uint64_t immediate = 0;
@@ -296,6 +300,7 @@ struct Function {
   std::vector<std::unique_ptr<WarpOperation>> warp_operations;
   std::vector<std::unique_ptr<CallSite>> calls;
   std::vector<std::unique_ptr<BranchTargets>> tables;
+  std::vector<std::shared_ptr<const ExtendedOperation>> extended;  // shared: deletes incomplete type
 };
 
 // Orders the blocks of `function` so that running the lowest program counter first reconverges

@@ -348,6 +348,17 @@ Instruction& Decoder::Emit(Op op) {
   return in;
 }
 
+void Decoder::EmitExtended(std::shared_ptr<const ExtendedOperation> operation) {
+  Emit(Op::kExtended).fn.extended = operation.get();
+  out_.extended.push_back(std::move(operation));
+}
+
+void Decoder::EmitConvergence() {
+  auto* operation = Own(out_.warp_operations);
+  operation->members = Constant(2, kAllLanes);
+  Emit(Op::kWarpSync).fn.warp = operation;
+}
+
 void Decoder::EmitAlu(const std::string& key, uint8_t shift, Ref d, Ref a, Ref b, Ref c,
                       uint64_t immediate) {
   const AluFn fn = lanes_.FindAlu(key);

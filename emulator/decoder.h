@@ -4,12 +4,14 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "emulator/extended_operation.h"
 #include "emulator/program.h"
 #include "emulator/ptx_type.h"
 
@@ -70,6 +72,9 @@ class Decoder {
                uint64_t immediate = 0);
   void EmitCompare(const std::string& key, Ref d, Ref a, Ref b);
   void EmitPredicate(PredicateOp operation, Ref d, Ref a, Ref b = kNoRef);
+  void EmitExtended(std::shared_ptr<const ExtendedOperation> operation);
+  // All lanes of the warp that have not exited meet here (.aligned instructions).
+  void EmitConvergence();
   void EmitSelect(uint8_t shift, Ref d, Ref a, Ref b, Ref predicate);
 
   // ---- integer and float arithmetic (decode_arithmetic.cc)

@@ -55,7 +55,12 @@ std::string InstructionText(std::string_view source, const SourcePlace& place) {
   return result + ";";
 }
 
-// "`bar.sync 0;` (PTX line 12, planted.cu:18)".
+std::string DescribeThread(const Warp& warp, uint32_t lane) {
+  return Triple(warp.thread_index[0][lane], warp.thread_index[1][lane], warp.thread_index[2][lane]);
+}
+
+}  // namespace
+
 std::string DescribePlace(const Program::Impl& program, const Function& function,
                           uint32_t statement) {
   if (statement >= function.statements.size()) return "function " + function.name;
@@ -71,12 +76,6 @@ std::string DescribePlace(const Program::Impl& program, const Function& function
   }
   return text + ")";
 }
-
-std::string DescribeThread(const Warp& warp, uint32_t lane) {
-  return Triple(warp.thread_index[0][lane], warp.thread_index[1][lane], warp.thread_index[2][lane]);
-}
-
-}  // namespace
 
 std::string DescribeFault(const Launch& launch, const Block& block, const Fault& fault) {
   const Program::Impl& program = *launch.program;

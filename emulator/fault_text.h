@@ -13,4 +13,8 @@ std::string DescribeFault(const Launch& launch, const Block& block, const Fault&
 // Which threads wait at which instruction, for a block in which nobody can go on.
 std::string DescribeDeadlock(const Block& block);
 
+// "`bar.sync 0;` (PTX line 12, planted.cu:18)".
+std::string DescribePlace(const Program::Impl& program, const Function& function,
+                          uint32_t statement);
+
 }  // namespace ops_debug::emulator

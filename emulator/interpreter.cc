@@ -455,6 +455,21 @@ restart:
         pc = split.pc;
         run_start = code[pc].ordinal;
         continue;
+      case Op::kExtended:
+        split.pc = pc;
+        switch (in.fn.extended->Execute(*this, warp, split, in, active)) {
+          case ExtendedOperation::Step::kDone:
+            ++pc;
+            continue;
+          case ExtendedOperation::Step::kFault:
+            goto fault;
+          case ExtendedOperation::Step::kWait:
+            leave_before(pc);
+            KeepLanes(warp, split, active, pc);
+            split.state = Split::State::kWaiting;
+            return Stop::kReschedule;
+        }
+        continue;
       case Op::kTrap:
         Fail(LaunchError::Code::kTrap, warp, static_cast<uint32_t>(__builtin_ctz(active)),
              "trap executed");

@@ -17,6 +17,7 @@
 
 #include "emulator/code.h"
 #include "emulator/executor.h"
+#include "emulator/extended_operation.h"
 #include "emulator/program.h"
 
 namespace ops_debug::emulator {
@@ -51,7 +52,8 @@ struct Frame {
 };
 
 struct Split {
-  enum class State : uint8_t { kReady, kBarrier, kWarpSync };
+  // kWaiting: at an extended operation that is not Ready yet.
+  enum class State : uint8_t { kReady, kBarrier, kWarpSync, kWaiting };
   Frame* frame = nullptr;
   uint32_t pc = 0;
   uint32_t lanes = 0;
@@ -149,6 +151,39 @@ class Machine {
   // Takes blocks from the launch until there are none.
   void Work();
 
+  // ---- for extended operations as well
+  const Launch& launch() const { return launch_; }
+  const LaneSupport& lanes() const { return lanes_; }
+  // What the running lanes just saw can change only through other threads (a failed test_wait): the
+  // next backward jump counts as spinning.
+  void MarkSynchronising() { synchronising_ = true; }
+  bool Resolve(Warp& warp, Space space, const uint64_t* addresses, uint32_t active, uint32_t bytes,
+               bool is_write, std::byte** pointers);
+  std::byte* ResolveLane(Warp& warp, Space space, uint64_t address, uint32_t lane, uint32_t bytes,
+                         bool is_write);
+  bool FailAccess(Warp& warp, Space space, uint64_t address, uint32_t lane, uint32_t bytes);
+  bool Fail(LaunchError::Code code, Warp& warp, uint32_t lane, std::string text);
+
+  static std::byte* At(Frame& frame, Ref ref) {
+    return (ref & kConstantBit) != 0
+               ? const_cast<std::byte*>(frame.function->constant_base) + (ref & ~kConstantBit)
+               : frame.registers.data() + ref;
+  }
+  std::byte* LocalRow(const Warp& warp, uint32_t lane) const {
+    return warp.local + lane * launch_.local_stride_bytes;
+  }
+  static uint32_t& PredicateAt(Frame& frame, Ref ref) {
+    return *reinterpret_cast<uint32_t*>(At(frame, ref));
+  }
+  static void SetPredicate(Frame& frame, Ref ref, uint32_t value, uint32_t lanes) {
+    uint32_t& predicate = PredicateAt(frame, ref);
+    predicate = (predicate & ~lanes) | (value & lanes);
+  }
+  // Writes 32 lanes of 32 bits, those of `lanes` only.
+  void StoreLanes32(Frame& frame, Ref ref, const uint32_t* values, uint32_t lanes) {
+    if (ref != kNoRef) launch_.lanes->blend[2](At(frame, ref), values, lanes);
+  }
+
  private:
   enum class Stop : uint8_t { kReschedule, kYield, kFault, kBlocked, kFinished };
 
@@ -161,6 +196,8 @@ class Machine {
   static int PickByAge(const Warp& warp);
   static uint32_t NextMeeting(const Warp& warp, const Split& split);
   static bool HasReady(const Warp& warp);
+  // Makes sleeping splits ready whose extended operation can go on; true if others sleep on.
+  bool Wake(Warp& warp);
   static Split& AddSplit(Warp& warp, const Split& like, uint32_t lanes, uint32_t pc);
   static void RemoveSplit(Warp& warp, Split& split);
   // Leaves the other lanes of `split` behind the instruction at `pc`, so that all its lanes execute
@@ -190,11 +227,6 @@ class Machine {
   bool CopyAsync(Warp& warp, Frame& frame, const Instruction& in, uint32_t active);
   void LoadFrame(Warp& warp, Frame& frame, const Instruction& in, uint32_t active);
   void StoreFrame(Warp& warp, Frame& frame, const Instruction& in, uint32_t active);
-  bool Resolve(Warp& warp, Space space, const uint64_t* addresses, uint32_t active, uint32_t bytes,
-               bool is_write, std::byte** pointers);
-  std::byte* ResolveLane(Warp& warp, Space space, uint64_t address, uint32_t lane, uint32_t bytes,
-                         bool is_write);
-  bool FailAccess(Warp& warp, Space space, uint64_t address, uint32_t lane, uint32_t bytes);
   Space SettleSpace(Space space, uint64_t* addresses, uint32_t active) const;
   std::byte* Contiguous(Warp& warp, Space space, uint64_t address, uint64_t bytes,
                         uint32_t alignment);
@@ -218,28 +250,6 @@ class Machine {
   bool ReadString(uint64_t address, std::string* out) const;
   uint64_t ReadSlot(Warp& warp, Frame& frame, uint32_t lane, const Slot& slot) const;
   void WriteSlot(Warp& warp, Frame& frame, uint32_t lane, const Slot& slot, uint64_t value);
-
-  bool Fail(LaunchError::Code code, Warp& warp, uint32_t lane, std::string text);
-
-  static std::byte* At(Frame& frame, Ref ref) {
-    return (ref & kConstantBit) != 0
-               ? const_cast<std::byte*>(frame.function->constant_base) + (ref & ~kConstantBit)
-               : frame.registers.data() + ref;
-  }
-  std::byte* LocalRow(const Warp& warp, uint32_t lane) const {
-    return warp.local + lane * launch_.local_stride_bytes;
-  }
-  static uint32_t& PredicateAt(Frame& frame, Ref ref) {
-    return *reinterpret_cast<uint32_t*>(At(frame, ref));
-  }
-  static void SetPredicate(Frame& frame, Ref ref, uint32_t value, uint32_t lanes) {
-    uint32_t& predicate = PredicateAt(frame, ref);
-    predicate = (predicate & ~lanes) | (value & lanes);
-  }
-  // Writes 32 lanes of 32 bits, those of `lanes` only.
-  void StoreLanes32(Frame& frame, Ref ref, const uint32_t* values, uint32_t lanes) {
-    if (ref != kNoRef) launch_.lanes->blend[2](At(frame, ref), values, lanes);
-  }
 
   Launch& launch_;
   const LaneSupport& lanes_;

@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "emulator/fault_text.h"
 #include "ptx/parser.h"
 
 namespace ops_debug::emulator {
@@ -406,6 +407,17 @@ std::vector<std::string> Program::KernelNames() const {
   for (const auto& kernel : impl_->kernels)
     names.push_back(impl_->functions[kernel->function]->name);
   return names;
+}
+
+std::vector<std::string> Program::UnsupportedInstructions() const {
+  std::vector<std::string> places;
+  for (const auto& function : impl_->functions) {
+    for (const Instruction& in : function->code) {
+      if (in.op == Op::kUnsupported)
+        places.push_back(DescribePlace(*impl_, *function, in.statement));
+    }
+  }
+  return places;
 }
 
 const KernelAttributes& Program::Attributes(const Kernel& kernel) const {

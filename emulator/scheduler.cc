@@ -181,6 +181,21 @@ bool Machine::HasReady(const Warp& warp) {
   return false;
 }
 
+bool Machine::Wake(Warp& warp) {
+  bool waiting = false;
+  for (uint32_t i = 0; i < warp.split_count; ++i) {
+    Split& split = warp.splits[i];
+    if (split.state != Split::State::kWaiting) continue;
+    const Instruction& in = split.frame->function->code[split.pc];
+    if (in.fn.extended->Ready(*this, warp, split)) {
+      split.state = Split::State::kReady;
+    } else {
+      waiting = true;
+    }
+  }
+  return waiting;
+}
+
 Machine::Stop Machine::RunWarp(Warp& warp) {
   uint32_t yields = 0;
   bool by_age = false;
@@ -208,6 +223,7 @@ Machine::Stop Machine::RunBlock(Block& block) {
   for (;;) {
     bool progress = false;
     bool any_ready = false;
+    bool waiting = false;  // for something that another block may do
     bool spinning = false;
     uint32_t finished = 0;
     for (auto& warp : block.warps) {
@@ -215,6 +231,7 @@ Machine::Stop Machine::RunBlock(Block& block) {
         ++finished;
         continue;
       }
+      waiting = Wake(*warp) || waiting;
       if (!HasReady(*warp)) continue;
       any_ready = true;
       const Stop stop = RunWarp(*warp);
@@ -227,6 +244,10 @@ Machine::Stop Machine::RunBlock(Block& block) {
       }
     }
     if (finished == block.warps.size()) return Stop::kFinished;
+    if (!any_ready && waiting) {
+      spinning_ = true;
+      return Stop::kYield;
+    }
     if (!any_ready) {
       FailDeadlock(block);
       return Stop::kFault;

@@ -1,0 +1,51 @@
+// Instructions that are too heavy or too rare for a case of their own in the interpreter's switch:
+// matrix operations, asynchronous copies, mbarriers, textures. The decoder creates one object per
+// instruction (Decoder::EmitExtended), and the interpreter calls it through this interface.
+//
+// Matrix operations are collective over the warp: the decoder puts a convergence point in front
+// (Decoder::EmitConvergence), so that Execute sees all of the warp's lanes at once.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace ops_debug::emulator {
+
+class Machine;
+struct Warp;
+struct Split;
+struct Instruction;
+
+class ExtendedOperation {
+ public:
+  enum class Step : uint8_t {
+    kDone,
+    kFault,  // Machine::Fail or FailAccess has said why
+    kWait,   // nothing has happened: the lanes sleep here until Ready, then Execute runs again
+  };
+
+  ExtendedOperation() = default;
+  virtual ~ExtendedOperation() = default;
+  ExtendedOperation(const ExtendedOperation&) = delete;
+  ExtendedOperation& operator=(const ExtendedOperation&) = delete;
+
+  // Performs the instruction for the lanes of `active` (never 0). Registers of `in` (d, a, b, c)
+  // and those that the object holds are read with Machine::At(*split.frame, ref).
+  virtual Step Execute(Machine& machine, Warp& warp, Split& split, const Instruction& in,
+                       uint32_t active) const = 0;
+
+  // Asked by the scheduler for lanes that sleep after kWait. Must not change anything.
+  virtual bool Ready(const Machine& /*machine*/, const Warp& /*warp*/,
+                     const Split& /*split*/) const {
+    return true;
+  }
+
+  // What sleeping lanes wait for, for the explanation of a deadlock: "phase 3 of the mbarrier at
+  // shared address 0x10, which expects 2 more arrivals".
+  virtual std::string WaitsFor(const Machine& /*machine*/, const Warp& /*warp*/,
+                               const Split& /*split*/) const {
+    return "a condition that does not come true";
+  }
+};
+
+}  // namespace ops_debug::emulator
