@@ -300,7 +300,8 @@ struct Function {
   std::vector<std::unique_ptr<WarpOperation>> warp_operations;
   std::vector<std::unique_ptr<CallSite>> calls;
   std::vector<std::unique_ptr<BranchTargets>> tables;
-  std::vector<std::shared_ptr<const ExtendedOperation>> extended;  // shared: deletes incomplete type
+  std::vector<std::shared_ptr<const ExtendedOperation>>
+      extended;  // shared: deletes incomplete type
 };
 
 // Orders the blocks of `function` so that running the lowest program counter first reconverges

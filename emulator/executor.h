@@ -54,8 +54,8 @@ class Program {
   const Kernel* FindKernel(std::string_view name) const;  // nullptr if absent
   std::vector<std::string> KernelNames() const;
   const KernelAttributes& Attributes(const Kernel& kernel) const;
-  // The instructions that the executor lacks, as written and with their PTX line, in order; a launch
-  // that reaches one fails.
+  // The instructions that the executor lacks, as written and with their PTX line, in order; a
+  // launch that reaches one fails.
   std::vector<std::string> UnsupportedInstructions() const;
   // Device address and size of a module-scope variable; false if absent.
   bool FindVariable(std::string_view name, uint64_t* address, uint64_t* size_bytes) const;
