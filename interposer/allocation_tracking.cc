@@ -1,3 +1,6 @@
+// Red zones, quarantine and shadow marks around the program's allocations. Book and shadow change
+// in the same order as the driver's own state: before a free reaches it, after an allocation has
+// come back.
 #include "interposer/allocation_tracking.h"
 
 #include <algorithm>

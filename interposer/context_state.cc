@@ -1,3 +1,5 @@
+// State per CUDA context, and the conditions under which the interposer may call the driver itself:
+// never while a stream of the context is being captured in a mode that forbids it.
 #include "interposer/context_state.h"
 
 #include <set>

@@ -1,3 +1,5 @@
+// Reads the fault channel of launched modules. A draining thread may meet a kernel that is still
+// writing, so records are copied first and believed only if their sequence number stayed the same.
 #include "interposer/fault_drain.h"
 
 #include <algorithm>

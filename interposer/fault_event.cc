@@ -1,3 +1,5 @@
+// Joins what the device knows of a fault (site, operands) with what the host knows (launch,
+// allocation, names) into one event.
 #include "interposer/fault_event.h"
 
 #include <optional>

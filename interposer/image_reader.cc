@@ -1,3 +1,5 @@
+// Recognises PTX text, cubins and fat binaries by their first bytes and picks the PTX that the
+// driver would compile for this device.
 #include "interposer/image_reader.h"
 
 #include <cctype>

@@ -1,3 +1,5 @@
+// Appends the twin's launch header to either form of kernel parameters without touching the
+// program's own arrays.
 #include "interposer/launch_parameters.h"
 
 #include <cstring>

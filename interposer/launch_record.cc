@@ -1,3 +1,5 @@
+// A ring of recent launches and counters per kernel. Stacks are stored as addresses and resolved
+// only when a fault asks for them.
 #include "interposer/launch_record.h"
 
 #include <array>

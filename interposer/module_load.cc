@@ -1,3 +1,5 @@
+// Parses, instruments and prints an image's PTX and loads the result; every step that fails falls
+// back to the image as it was and records the reason.
 #include "interposer/module_load.h"
 
 #include <cxxabi.h>

@@ -1,3 +1,5 @@
+// The tables behind module_registry.h, under one lock. Records are shared pointers, so that a
+// launch in one thread survives an unload in another.
 #include "interposer/module_registry.h"
 
 #include <algorithm>

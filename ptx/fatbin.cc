@@ -1,3 +1,5 @@
+// Walks the containers of a fat binary within checked bounds; LZ4 and zstd payloads are
+// decompressed by the host's own libraries, opened privately.
 #include "ptx/fatbin.h"
 
 #include <dlfcn.h>

@@ -1,3 +1,5 @@
+// Children by posix_spawn: captured ones write into a pipe; those that run in our place share our
+// streams and the terminal's signals.
 #include "runner/child_process.h"
 
 #include <fcntl.h>

@@ -1,3 +1,5 @@
+// Opens the driver library and binds the functions by name; errors carry the driver's own
+// description.
 #include "runner/driver.h"
 
 #include <dlfcn.h>

@@ -1,3 +1,5 @@
+// Matches the user's word against the entries' names, the most exact kind of match first, and lists
+// the candidates if none or several fit.
 #include "runner/entry_choice.h"
 
 #include "absl/status/status.h"

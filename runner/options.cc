@@ -1,3 +1,5 @@
+// The runner's options by Boost.Program_options, completed by `// ops-debug:` comments in the
+// kernel's source; the command line wins.
 #include "runner/options.h"
 
 #include <boost/program_options.hpp>

@@ -1,3 +1,5 @@
+// Text to the bytes of a scalar parameter, with range checks; half formats are rounded from float
+// by integer arithmetic on its bits.
 #include "runner/scalar_bytes.h"
 
 #include <bit>

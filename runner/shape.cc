@@ -1,3 +1,4 @@
+// Parsing and printing of shapes, with overflow checks.
 #include "runner/shape.h"
 
 #include <charconv>

@@ -1,3 +1,5 @@
+// Finds nvcc and builds its command lines. Line info is always asked for, because findings name
+// lines.
 #include "runner/toolchain.h"
 
 #include <unistd.h>

@@ -1,3 +1,5 @@
+// The ordered map behind allocation_book.h. A new entry erases whatever it overlaps: the driver has
+// handed out the range, so older knowledge of it is stale.
 #include "shadow/host/allocation_book.h"
 
 #include <algorithm>

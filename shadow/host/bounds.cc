@@ -1,3 +1,4 @@
+// Reads pointers out of launch parameters and looks up the bounds that the twin compares with.
 #include "shadow/host/bounds.h"
 
 #include <cstring>

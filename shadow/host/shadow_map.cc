@@ -1,3 +1,5 @@
+// Marks ranges of shadow memory: whole chunks by changing the directory, parts by memsets into
+// chunks of their own. Everything goes through one stream, in order.
 #include "shadow/host/shadow_map.h"
 
 #include <algorithm>
