@@ -1,6 +1,8 @@
 // atom and red. Lanes go one after the other, each with a host atomic, so that blocks on other host
 // threads see what they would see on a GPU. All are sequentially consistent, which is stronger than
 // any PTX qualifier asks for.
+#include "emulator/atomics.h"
+
 #include <cstring>
 
 #include "emulator/isa/lane_math.h"
@@ -74,17 +76,47 @@ U IntegerAtomic(AtomicOp operation, std::byte* pointer, U b, U swap) {
   }
 }
 
+float Sum(float x, float y, bool /*in_shared*/) { return baseline::Canonical(x + y); }
+
+// Global memory returns a NaN operand as it is, that of the instruction before that of memory; in
+// shared memory it is an ordinary addition.
+double Sum(double x, double y, bool in_shared) {
+  if (in_shared) return x != x ? baseline::Quiet(x) : x + y;
+  return y != y ? y : x != x ? x : x + y;
+}
+
 template <class F, class U>
-U FloatAtomic(AtomicOp operation, std::byte* pointer, U b) {
+U FloatAtomic(AtomicOp operation, std::byte* pointer, U b, bool in_shared) {
   return Update<U>(pointer, [&](U old) {
     const F x = __builtin_bit_cast(F, old);
     const F y = __builtin_bit_cast(F, b);
     if (operation == AtomicOp::kExchange) return b;
     const F result = operation == AtomicOp::kMin   ? baseline::Minimum(x, y)
                      : operation == AtomicOp::kMax ? baseline::Maximum(x, y)
-                                                   : x + y;
+                                                   : Sum(x, y, in_shared);
     return __builtin_bit_cast(U, result);
   });
+}
+
+// Both in one step; `old` receives what was there.
+bool CompareSwapWide(std::byte* pointer, uint64_t* old, const uint64_t* desired) {
+  bool swapped = false;
+  asm volatile("lock cmpxchg16b %1"
+               : "=@ccz"(swapped), "+m"(*reinterpret_cast<unsigned __int128*>(pointer)),
+                 "+a"(old[0]), "+d"(old[1])
+               : "b"(desired[0]), "c"(desired[1])
+               : "memory");
+  return swapped;
+}
+
+// Exchange (`compare` null) or compare-and-swap of 16 bytes, aligned; `old` receives what was
+// there.
+void AtomicWide(std::byte* pointer, const uint64_t* compare, const uint64_t* desired,
+                uint64_t* old) {
+  old[0] = compare == nullptr ? 0 : compare[0];
+  old[1] = compare == nullptr ? 0 : compare[1];
+  while (!CompareSwapWide(pointer, old, desired) && compare == nullptr) {
+  }
 }
 
 uint16_t HalfResult(AtomicOp operation, bool is_bfloat, uint16_t old, uint16_t b) {
@@ -96,7 +128,10 @@ uint16_t HalfResult(AtomicOp operation, bool is_bfloat, uint16_t old, uint16_t b
   return is_bfloat ? baseline::FloatToBfloat(result) : baseline::FloatToHalf(result);
 }
 
-uint64_t Apply(AtomicOp operation, ScalarType type, std::byte* p, uint64_t b, uint64_t swap) {
+}  // namespace
+
+uint64_t ApplyAtomic(AtomicOp operation, ScalarType type, std::byte* p, uint64_t b, uint64_t swap,
+                     bool in_shared) {
   const auto b16 = static_cast<uint16_t>(b);
   const auto b32 = static_cast<uint32_t>(b);
   const auto swap16 = static_cast<uint16_t>(swap);
@@ -116,9 +151,9 @@ uint64_t Apply(AtomicOp operation, ScalarType type, std::byte* p, uint64_t b, ui
     case ScalarType::kS64:
       return IntegerAtomic<uint64_t, int64_t>(operation, p, b, swap);
     case ScalarType::kF32:
-      return FloatAtomic<float, uint32_t>(operation, p, b32);
+      return FloatAtomic<float, uint32_t>(operation, p, b32, in_shared);
     case ScalarType::kF64:
-      return FloatAtomic<double, uint64_t>(operation, p, b);
+      return FloatAtomic<double, uint64_t>(operation, p, b, in_shared);
     case ScalarType::kF16:
     case ScalarType::kBf16:
       return Update<uint16_t>(p, [&](uint16_t old) {
@@ -141,6 +176,8 @@ uint64_t Apply(AtomicOp operation, ScalarType type, std::byte* p, uint64_t b, ui
   }
 }
 
+namespace {
+
 uint64_t ReadLane(const std::byte* array, uint32_t lane, uint32_t shift) {
   uint64_t value = 0;
   std::memcpy(&value, array + (static_cast<size_t>(lane) << shift), size_t{1} << shift);
@@ -160,6 +197,29 @@ bool Machine::Atomic(Warp& warp, Frame& frame, const Instruction& in, uint32_t a
   const Space space = SettleSpace(memory.space, addresses, active);
   std::byte* pointers[kWarpLanes];
   if (!Resolve(warp, space, addresses, active, bytes, true, pointers)) return false;
+  if (access.type == ScalarType::kB128) {
+    for (uint32_t m = active; m != 0; m &= m - 1) {
+      const auto lane = static_cast<uint32_t>(__builtin_ctz(m));
+      const auto read = [&](Ref low, Ref high, uint64_t* value) {
+        value[0] = ReadLane(At(frame, low), lane, 3);
+        value[1] = ReadLane(At(frame, high), lane, 3);
+      };
+      uint64_t operand[2];
+      uint64_t swap[2];
+      uint64_t old[2];
+      read(access.operand[0], access.operand[1], operand);
+      const bool compares = access.operation == AtomicOp::kCompareSwap;
+      if (compares) read(access.swap, access.swap_high, swap);
+      AtomicWide(pointers[lane], compares ? operand : nullptr, compares ? swap : operand, old);
+      for (uint32_t k = 0; k < 2; ++k) {
+        if (memory.registers[k] == kNoRef) continue;
+        std::memcpy(At(frame, memory.registers[k]) + (static_cast<size_t>(lane) << 3), &old[k], 8);
+      }
+    }
+    synchronising_ = true;
+    return true;
+  }
+  const bool in_shared = space == Space::kShared || space == Space::kSharedCluster;
   bool has_result = false;
   for (uint32_t k = 0; k < memory.count; ++k) {
     const std::byte* const operand = At(frame, access.operand[k]);
@@ -169,9 +229,10 @@ bool Machine::Atomic(Warp& warp, Frame& frame, const Instruction& in, uint32_t a
     has_result = has_result || result != nullptr;
     for (uint32_t m = active; m != 0; m &= m - 1) {
       const auto lane = static_cast<uint32_t>(__builtin_ctz(m));
-      const uint64_t old =
-          Apply(access.operation, access.type, pointers[lane] + (static_cast<size_t>(k) << shift),
-                ReadLane(operand, lane, shift), swap == nullptr ? 0 : ReadLane(swap, lane, shift));
+      const uint64_t old = ApplyAtomic(
+          access.operation, access.type, pointers[lane] + (static_cast<size_t>(k) << shift),
+          ReadLane(operand, lane, shift), swap == nullptr ? 0 : ReadLane(swap, lane, shift),
+          in_shared);
       if (result != nullptr)
         std::memcpy(result + (static_cast<size_t>(lane) << shift), &old, size_t{1} << shift);
     }

@@ -1,6 +1,10 @@
 // The sixteen named barriers of a block. Threads arrive one by one, so a barrier in divergent code
 // completes as soon as every thread has come to some bar instruction of that number or has exited,
-// as on Volta and later.
+// as on Volta and later. The barrier of a cluster works the same way, in two steps: arrive marks
+// the thread, wait sleeps until the phase in which it arrived is over (PTX ISA 9.0,
+// barrier.cluster).
+#include <algorithm>
+
 #include "emulator/machine.h"
 
 namespace ops_debug::emulator {
@@ -74,6 +78,7 @@ void Machine::CheckBarrier(Block& block, uint32_t id) {
         default:
           break;
       }
+      if (weak_ != nullptr) weak_->Acquire(*warp, split.lanes);
       split.state = Split::State::kReady;
       ++split.pc;
     }
@@ -81,10 +86,28 @@ void Machine::CheckBarrier(Block& block, uint32_t id) {
   for (uint32_t& lanes : barrier.arrived) lanes = 0;
   barrier.expected_threads = barrier.predicate_count = barrier.reduced_threads = 0;
   barrier.in_use = false;
+  if (observing_) launch_.changes.fetch_add(1);
 }
 
 void Machine::CheckAllBarriers(Block& block) {
   for (uint32_t id = 0; id < Block::kBarriers; ++id) CheckBarrier(block, id);
+}
+
+void Machine::ArriveAtClusterBarrier(Warp& warp, uint32_t lanes) {
+  Cluster& cluster = *warp.block->cluster;
+  cluster.ArrivedLanes(warp) |= lanes;
+  CheckClusterBarrier(cluster);
+}
+
+// The phase ends when every thread of the cluster has arrived or exited; lanes at
+// barrier.cluster.wait go on as soon as they are no longer among the arrived.
+void Machine::CheckClusterBarrier(Cluster& cluster) {
+  for (const Block* block : cluster.blocks) {
+    for (const auto& warp : block->warps) {
+      if ((cluster.ArrivedLanes(*warp) | warp->gone()) != kAllLanes) return;
+    }
+  }
+  std::fill(cluster.arrived.begin(), cluster.arrived.end(), 0);
 }
 
 }  // namespace ops_debug::emulator

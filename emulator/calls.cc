@@ -57,12 +57,17 @@ bool Machine::Call(Warp& warp, Split& split, const Instruction& in) {
   const Function& callee = *launch_.program->functions[static_cast<size_t>(index)];
   const auto first = static_cast<uint32_t>(__builtin_ctz(split.lanes));
   if (!callee.has_body) {
+    // The device run-time works on memory as it is; free() may take away what stores are bound for.
+    if (weak_ != nullptr) weak_->Settle();
     if (!CallBuiltin(warp, split, callee, site)) return false;
     ++split.pc;
     return true;
   }
   const uint64_t local_base = caller.local_base + caller.function->local_bytes;
-  if (local_base + callee.local_bytes > launch_.local_limit_bytes) {
+  uint64_t dynamic = 0;  // what alloca took of the other end
+  for (uint32_t m = split.lanes; m != 0; m &= m - 1)
+    dynamic = std::max(dynamic, warp.stack_bytes[__builtin_ctz(m)]);
+  if (local_base + callee.local_bytes + dynamic > launch_.local_limit_bytes) {
     return Fail(LaunchError::Code::kIllegalAddress, warp, first,
                 "stack overflow: the thread's " + std::to_string(launch_.local_limit_bytes) +
                     " bytes of local memory do not hold another call of " + callee.name);
@@ -125,6 +130,7 @@ void Machine::Exit(Warp& warp, Split& split, uint32_t lanes) {
   if (split.lanes == 0) RemoveSplit(warp, split);
   CompleteWarpSync(warp);
   CheckAllBarriers(*warp.block);
+  if (launch_.cluster_blocks > 1) CheckClusterBarrier(*warp.block->cluster);
 }
 
 }  // namespace ops_debug::emulator

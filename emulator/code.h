@@ -28,6 +28,15 @@ inline constexpr uint64_t kWindowsEnd = 0x8001'0000'0000ull;
 // Function addresses: kCodeBase + program number << 24 + function index << 4.
 inline constexpr uint64_t kCodeBase = 0x9000'0000'0000ull;
 
+// Shared memory of the blocks of a cluster (.shared::cluster): bits 24 and up of a shared address
+// name the block: 0 is the executing one, rank + 1 the block of that rank (mapa makes such
+// addresses). Generic: kSharedWindow + that. The generic address of a block's own variable names its
+// rank in launches with clusters, so that it means the same to every block (cluster_address.cc).
+inline constexpr uint32_t kMaxClusterBlocks = 16;
+inline bool IsSharedGeneric(uint64_t address) {
+  return address - kSharedWindow < (uint64_t{kMaxClusterBlocks} + 1) << kWindowShift;
+}
+
 inline bool InWindow(uint64_t address, uint64_t window) {
   return (address >> kWindowShift) == (window >> kWindowShift);
 }
@@ -84,10 +93,26 @@ enum class Op : uint8_t {
   kExtended,  // fn.extended (extended_operation.h)
 };
 
+// Instruction::extra of kFence: .cta orders for the block only.
+inline constexpr uint8_t kFenceOfDevice = 0;
+inline constexpr uint8_t kFenceOfBlock = 1;
+
 class ExtendedOperation;
 
 enum class PredicateOp : uint8_t { kMove, kNot, kAnd, kOr, kXor };
-enum class Space : uint8_t { kGeneric, kGlobal, kShared, kLocal, kParameter, kConst };
+enum class Space : uint8_t {
+  kGeneric,
+  kGlobal,
+  kShared,
+  kLocal,
+  kParameter,
+  kConst,
+  kSharedCluster,  // shared memory of any block of the cluster
+};
+
+// Shared memory of each block that the system keeps for itself, since sm_80. Kernels that ask where
+// it lies find it behind their own.
+inline constexpr uint32_t kReservedSharedBytes = 1024;
 
 enum class Special : uint8_t {
   kTidX,
@@ -121,10 +146,29 @@ enum class Special : uint8_t {
   kGlobalTimerHigh,
   kDynamicSharedBytes,
   kTotalSharedBytes,
+  kAggregateSharedBytes,  // with what the system reserves
+  kReservedSharedBegin,   // also %reserved_smem_offset_0
+  kReservedShared1,
+  kReservedSharedEnd,  // also ..._cap
   kGridWorkspaceHigh,
   kGridWorkspaceLow,
   kZero,
   kOne,
+  kClusterIdX,
+  kClusterIdY,
+  kClusterIdZ,
+  kClusterCountX,  // %nclusterid
+  kClusterCountY,
+  kClusterCountZ,
+  kClusterCtaidX,
+  kClusterCtaidY,
+  kClusterCtaidZ,
+  kClusterNctaidX,
+  kClusterNctaidY,
+  kClusterNctaidZ,
+  kClusterRank,
+  kClusterBlocks,
+  kIsExplicitCluster,
 };
 
 struct MemoryAccess {
@@ -136,6 +180,7 @@ struct MemoryAccess {
   bool strong = false;  // volatile, relaxed, acquire, release, mmio: one atomic access per lane
   bool acquire = false;
   bool release = false;
+  bool block_scope = false;  // .cta; other scopes reach further
   bool address_is_32bit = false;
   Ref registers[8] = {};  // kNoRef: `_`
   int64_t offset = 0;
@@ -172,6 +217,7 @@ enum class ScalarType : uint8_t {
   kBf16x2,
   kF32,
   kF64,
+  kB128,  // two 64-bit elements: exchange and compare-and-swap
 };
 
 struct AtomicAccess {
@@ -180,6 +226,7 @@ struct AtomicAccess {
   ScalarType type = ScalarType::kU32;
   Ref operand[8] = {};  // one per vector element
   Ref swap = kNoRef;    // second operand of cas
+  Ref swap_high = kNoRef;  // its upper half, of kB128
 };
 
 struct AsyncCopy {
@@ -221,7 +268,15 @@ struct WarpOperation {
 };
 
 // Functions without a body that the device run-time provides.
-enum class Builtin : uint8_t { kNone, kPrintf, kAssertFail, kMalloc, kFree, kUnknown };
+enum class Builtin : uint8_t {
+  kNone,
+  kPrintf,
+  kAssertFail,
+  kMalloc,
+  kFree,
+  kSetConditional,  // cudaGraphSetConditional
+  kUnknown
+};
 
 // An argument or result: bytes of local memory at an offset from the frame base, or a register.
 struct Slot {

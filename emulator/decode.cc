@@ -120,6 +120,30 @@ const std::unordered_map<std::string_view, Decoder::Method>& Decoder::Methods() 
       {"pmevent", &Decoder::Nothing},
       {"brkpt", &Decoder::Nothing},
       {"createpolicy", &Decoder::CreatePolicy},
+      {"mad24", &Decoder::IntegerSimple},
+      {"alloca", &Decoder::Alloca},
+      {"stacksave", &Decoder::StackSave},
+      {"stackrestore", &Decoder::StackRestore},
+      // decode_texture.cc
+      {"tex", &Decoder::Texture},
+      {"tld4", &Decoder::Texture},
+      {"txq", &Decoder::ImageQuery},
+      {"suq", &Decoder::ImageQuery},
+      {"suld", &Decoder::Surface},
+      {"sust", &Decoder::Surface},
+      {"sured", &Decoder::Surface},
+      // decode_matrix.cc
+      {"ldmatrix", &Decoder::MatrixLoad},
+      {"stmatrix", &Decoder::MatrixStore},
+      {"movmatrix", &Decoder::MatrixMove},
+      {"mma", &Decoder::MatrixMultiply},
+      {"wmma", &Decoder::WarpMatrix},
+      {"wgmma", &Decoder::Warpgroup},
+      // decode_async.cc, decode_mbarrier.cc, cluster_address.cc
+      {"mbarrier", &Decoder::Mbarrier},
+      {"mapa", &Decoder::MapShared},
+      {"getctarank", &Decoder::MapShared},
+      {"tensormap", &Decoder::TensorMapReplace},
   };
   return kMethods;
 }
@@ -127,7 +151,10 @@ const std::unordered_map<std::string_view, Decoder::Method>& Decoder::Methods() 
 void Decoder::Run() {
   register_refs_.assign(source_.registers.size(), kNoRef);
   carry_flag_ = TemporaryPredicate();
+  for (ptx::RegisterId id = 0; id < source_.registers.size(); ++id)
+    has_vectors_ = has_vectors_ || IsVectorRegister(id);
   DeclareParameters();
+  KeepStack();
   for (const ptx::Statement& statement : source_.body) {
     if (const auto* instruction = std::get_if<ptx::Instruction>(&statement)) {
       DecodeStatement(*instruction);
@@ -148,6 +175,7 @@ void Decoder::Run() {
     }
   }
   // Running off the end returns.
+  GiveBackStack();
   Instruction& end = Emit(source_.is_entry ? Op::kExit : Op::kReturn);
   end.statement = out_.statements.empty() ? 0 : static_cast<uint32_t>(out_.statements.size() - 1);
   if (out_.statements.empty())
@@ -268,8 +296,11 @@ void Decoder::DecodeStatement(const ptx::Instruction& instruction) {
   const size_t first = out_.code.size();
   const size_t first_use = label_uses_.size();
   supported_ = true;
+  Expanded expanded;
+  const bool has_vectors = has_vectors_ && ExpandVectors(instruction, expanded);
   const auto method = Methods().find(instruction.opcode);
-  if (method == Methods().end() || !(this->*method->second)(instruction) || !supported_) {
+  if (method == Methods().end() ||
+      !(this->*method->second)(has_vectors ? expanded.instruction : instruction) || !supported_) {
     out_.code.resize(first);
     label_uses_.resize(first_use);
     Emit(Op::kUnsupported);

@@ -49,7 +49,7 @@ bool Decoder::FloatOperation(const ptx::Instruction& in, std::string operation, 
     if (in.Has(".relu")) EmitAlu("relu." + name, shift, d.ref, d.ref);
   } else {
     operation += RoundingSuffix(in);
-    if (flush && type == Type::kF32) operation += ".ftz";
+    if (flush && (type == Type::kF32 || type == Type::kF32x2)) operation += ".ftz";
     EmitAlu(Join(operation, name), shift, d.ref, s[0], s[1], s[2]);
   }
   if (in.Has(".sat")) EmitAlu("sat." + name, shift, d.ref, d.ref);
@@ -91,7 +91,7 @@ bool Decoder::AddSub(const ptx::Instruction& in) {
   }
   const std::string operation(is_add ? "add" : "sub");
   if (IsFloat(type)) {
-    if (TypeModifier(in, 1) != Type::kNone) return false;  // mixed precision forms
+    if (TypeModifier(in, 1) != Type::kNone) return MixedPrecision(in, operation);
     return FloatOperation(in, operation, type, 2);
   }
   const Ref a = Read(in.operands[1], type);
@@ -163,43 +163,79 @@ bool Decoder::MultiplyAdd(const ptx::Instruction& in) {
 }
 
 bool Decoder::FusedMultiplyAdd(const ptx::Instruction& in) {
-  if (TypeModifier(in, 1) != Type::kNone) return false;
-  return FloatOperation(in, "fma", LastType(in), 3);
+  if (TypeModifier(in, 1) != Type::kNone) return MixedPrecision(in, "fma");
+  // .oob: the NaN that a tensor copy writes for elements outside the tensor makes the result 0.
+  return FloatOperation(in, in.Has(".oob") ? "fma.oob" : "fma", LastType(in), 3);
 }
 
 bool Decoder::Divide(const ptx::Instruction& in) {
   const Type type = LastType(in);
-  if (IsFloat(type)) return FloatOperation(in, "div", type, 2);
+  if (IsFloat(type)) return FloatOperation(in, in.Has(".approx") ? "div.approx" : "div", type, 2);
   return IntegerSimple(in);
+}
+
+// add.f32.bf16 d, a, c: the operands of the narrow type are widened, which is exact.
+bool Decoder::MixedPrecision(const ptx::Instruction& in, std::string operation) {
+  const Type wide = TypeModifier(in, 0);
+  const Type narrow = TypeModifier(in, 1);
+  const size_t sources = operation == "fma" ? 3 : 2;
+  if (wide != Type::kF32 || !IsHalf(narrow) || IsPair(narrow) || in.operands.size() != sources + 1)
+    return false;
+  Ref s[3] = {kNoRef, kNoRef, kNoRef};
+  for (size_t i = 0; i + 1 < sources; ++i) {
+    s[i] = Temporary(2);
+    EmitAlu(Join("cvt.f32", NameOf(narrow)), 2, s[i], Read(in.operands[i + 1], narrow));
+  }
+  s[sources - 1] = Read(in.operands[sources], wide);
+  const Destination d = Write(in.operands[0], wide);
+  EmitAlu(operation + RoundingSuffix(in) + ".f32", 2, d.ref, s[0], s[1], s[2]);
+  if (in.Has(".sat")) EmitAlu("sat.f32", 2, d.ref, d.ref);
+  Finish(d);
+  return true;
 }
 
 bool Decoder::MinMax(const ptx::Instruction& in) {
   const Type type = LastType(in);
-  if (in.Has(".xorsign") || in.operands.size() != 3) return false;
+  if (in.operands.size() != 3 && in.operands.size() != 4) return false;
+  const uint8_t shift = ShiftOf(type);
   if (IsFloat(type)) {
-    std::string operation(in.opcode);
-    if (in.Has(".NaN")) operation += ".NaN";
-    // Flushing after a NaN-aware minimum would need its own operation; f32 with both does not occur
-    // in practice.
-    if (in.Has(".NaN") && in.Has(".ftz") && type == Type::kF32) {
-      const Ref a = Temporary(2);
-      const Ref b = Temporary(2);
-      const Destination d = Write(in.operands[0], type);
-      EmitAlu("flush.f32", 2, a, Read(in.operands[1], type));
-      EmitAlu("flush.f32", 2, b, Read(in.operands[2], type));
-      EmitAlu(operation + ".f32", 2, d.ref, a, b);
-      Finish(d);
-      return true;
+    std::string key(in.opcode);
+    if (in.Has(".NaN")) key += ".NaN";
+    if (in.Has(".xorsign")) key += ".xorsign";
+    if (in.Has(".xorsign") && in.operands.size() == 4) return false;
+    const std::string name(NameOf(type));
+    const bool flush = in.Has(".ftz") && (type == Type::kF32 || ElementOf(type) == Type::kF16);
+    Ref values[3];
+    for (size_t i = 0; i + 1 < in.operands.size(); ++i) {
+      values[i] = Read(in.operands[i + 1], type);
+      if (!flush) continue;
+      const Ref flushed = Temporary(shift);
+      EmitAlu("flush." + name, shift, flushed, values[i]);
+      values[i] = flushed;
     }
-    return FloatOperation(in, operation, type, 2);
+    const Destination d = Write(in.operands[0], type);
+    Ref first = values[0];
+    for (size_t i = 1; i + 1 < in.operands.size(); ++i) {
+      const Ref to = i + 2 == in.operands.size() ? d.ref : Temporary(shift);
+      EmitAlu(Join(key, name), shift, to, first, values[i]);
+      first = to;
+    }
+    Finish(d);
+    return true;
   }
+  if (in.operands.size() != 3) return false;
   const Ref a = Read(in.operands[1], type);
   const Ref b = Read(in.operands[2], type);
   const Destination d = Write(in.operands[0], type);
   EmitAlu(Join(in.opcode, SignedName(type)), ShiftOf(type), d.ref, a, b);
   if (in.Has(".relu")) {
-    if (type != Type::kS32) return false;
-    EmitAlu("max.s32", 2, d.ref, d.ref, Constant(2, 0));
+    if (type == Type::kS16x2) {
+      EmitAlu("relu.s16x2", 2, d.ref, d.ref);
+    } else if (type == Type::kS32) {
+      EmitAlu("max.s32", 2, d.ref, d.ref, Constant(2, 0));
+    } else {
+      return false;
+    }
   }
   Finish(d);
   return true;
@@ -218,21 +254,27 @@ bool Decoder::NegateAbs(const ptx::Instruction& in) {
 
 bool Decoder::FloatFunction(const ptx::Instruction& in) {
   const Type type = LastType(in);
-  return FloatOperation(in, std::string(in.opcode), type, 1);
+  std::string operation(in.opcode);
+  // The approximations of f64 work on the operand's upper word alone (PTX ISA 9.0, 9.7.3.14).
+  if (type == Type::kF64 && in.Has(".approx") && in.Has(".ftz")) operation += ".approx.ftz";
+  if (IsHalf(type) && ElementOf(type) == Type::kBf16 && in.Has(".ftz")) operation += ".ftz";
+  return FloatOperation(in, operation, type, 1);
 }
 
 bool Decoder::CopySign(const ptx::Instruction& in) {
   return FloatOperation(in, "copysign", LastType(in), 2);
 }
 
-// rem, div, sad, mul24, dp4a, dp2a: the name and its types are the key.
+// rem, div, sad, mul24, mad24, dp4a, dp2a: the name and its types are the key.
 bool Decoder::IntegerSimple(const ptx::Instruction& in) {
   const Type type = TypeModifier(in, 0);
-  const size_t sources = in.operands.size() - 1;
-  if (in.operands.size() < 3 || in.operands.size() > 4) return false;
+  const bool is_ternary = in.opcode == "sad" || in.opcode == "mad24" || in.opcode.starts_with("dp");
+  const size_t sources = is_ternary ? 3 : 2;
+  if (in.operands.size() != sources + 1) return false;
   std::string key(in.opcode);
   if (in.Has(".lo")) key += ".lo";
   if (in.Has(".hi")) key += ".hi";
+  if (in.Has(".sat")) key += ".sat";
   key += '.';
   key += SignedName(type);
   if (in.opcode.starts_with("dp")) key += "." + std::string(NameOf(TypeModifier(in, 1)));

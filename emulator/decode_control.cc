@@ -2,11 +2,48 @@
 #include <string>
 
 #include "emulator/decoder.h"
+#include "emulator/extended_operation.h"
+#include "emulator/machine.h"
 
 namespace ops_debug::emulator {
 namespace {
 
 using Kind = ptx::Operand::Kind;
+
+// barrier.cluster.arrive
+class ClusterArrive : public ExtendedOperation {
+ public:
+  Step Execute(Machine& machine, Warp& warp, Split& /*split*/, const Instruction& /*in*/,
+               uint32_t active) const override {
+    machine.ArriveAtClusterBarrier(warp, active);
+    return Step::kDone;
+  }
+};
+
+// barrier.cluster.wait
+class ClusterWait : public ExtendedOperation {
+ public:
+  Step Execute(Machine& /*machine*/, Warp& warp, Split& /*split*/, const Instruction& /*in*/,
+               uint32_t active) const override {
+    return (warp.block->cluster->ArrivedLanes(warp) & active) == 0 ? Step::kDone : Step::kWait;
+  }
+  bool Ready(const Machine& /*machine*/, const Warp& warp, const Split& split) const override {
+    return (warp.block->cluster->ArrivedLanes(warp) & split.lanes) == 0;
+  }
+  std::string WaitsFor(const Machine& /*machine*/, const Warp& warp,
+                       const Split& /*split*/) const override {
+    Cluster& cluster = *warp.block->cluster;
+    uint32_t arrived = 0, threads = 0;
+    for (const Block* block : cluster.blocks) {
+      for (const auto& other : block->warps) {
+        arrived += static_cast<uint32_t>(__builtin_popcount(cluster.ArrivedLanes(*other)));
+        threads += static_cast<uint32_t>(__builtin_popcount(~other->gone()));
+      }
+    }
+    return "the barrier of the cluster, at which " + std::to_string(arrived) + " of " +
+           std::to_string(threads) + " threads have arrived";
+  }
+};
 
 }  // namespace
 
@@ -90,6 +127,7 @@ bool Decoder::Call(const ptx::Instruction& in) {
 }
 
 bool Decoder::Return(const ptx::Instruction&) {
+  GiveBackStack();
   Emit(source_.is_entry ? Op::kExit : Op::kReturn);
   return true;
 }
@@ -103,7 +141,17 @@ bool Decoder::Trap(const ptx::Instruction&) {
 }
 
 bool Decoder::Barrier(const ptx::Instruction& in) {
-  if (in.Has(".cluster")) return false;
+  if (in.Has(".cluster")) {
+    if (!in.operands.empty()) return false;
+    if (in.Has(".arrive")) {
+      EmitExtended(std::make_shared<ClusterArrive>());
+    } else if (in.Has(".wait")) {
+      EmitExtended(std::make_shared<ClusterWait>());
+    } else {
+      return false;
+    }
+    return true;
+  }
   if (in.Has(".warp")) {
     if (in.operands.size() != 1) return false;
     auto* operation = Own(out_.warp_operations);
@@ -270,8 +318,10 @@ bool Decoder::Elect(const ptx::Instruction& in) {
   return true;
 }
 
-bool Decoder::Fence(const ptx::Instruction&) {
-  Emit(Op::kFence);
+bool Decoder::Fence(const ptx::Instruction& in) {
+  // The scope comes last: membar.cta, fence.acq_rel.cta. Fences of proxies order for everybody.
+  const bool of_block = in.Has(".cta") && !in.Has(".proxy");
+  Emit(Op::kFence).extra = of_block ? kFenceOfBlock : kFenceOfDevice;
   return true;
 }
 bool Decoder::Nanosleep(const ptx::Instruction&) {

@@ -57,6 +57,8 @@ bool Decoder::Move(const ptx::Instruction& in) {
     EmitPredicate(PredicateOp::kMove, WritePredicate(in.operands[0]), source);
     return true;
   }
+  if (in.operands[0].kind == Kind::kVector && in.operands[1].kind == Kind::kVector)
+    return MoveVector(in);
   if (in.operands[1].kind == Kind::kVector) return Pack(in, type);
   if (in.operands[0].kind == Kind::kVector) return Unpack(in, type);
   const size_t before = out_.code.size();
@@ -140,7 +142,9 @@ bool Decoder::Unpack(const ptx::Instruction& in, Type type) {
 bool Decoder::Convert(const ptx::Instruction& in) {
   const Type to = TypeModifier(in, 0);
   const Type from = TypeModifier(in, 1);
-  if (in.Has(".pack")) return false;
+  if (in.Has(".pack")) return PackSaturated(in);
+  if (to == Type::kE4m3x2 || to == Type::kE5m2x2 || from == Type::kE4m3x2 || from == Type::kE5m2x2)
+    return ConvertEight(in, to, from);
   if (to == Type::kF16x2 || to == Type::kBf16x2) return ConvertPacked(in, to);
   if (in.operands.size() != 2 || from == Type::kNone || IsPair(from)) return false;
   const Ref source = Read(in.operands[1], from);
@@ -165,6 +169,52 @@ bool Decoder::ConvertPacked(const ptx::Instruction& in, Type to) {
   const Ref low = ConvertTo(in, Read(in.operands[2], Type::kF32), Type::kF32, ElementOf(to));
   const Destination d = Write(in.operands[0], to);
   EmitAlu("pack.b16", 2, d.ref, low, high);
+  Finish(d);
+  return true;
+}
+
+// To and from pairs of 8-bit floating-point numbers.
+bool Decoder::ConvertEight(const ptx::Instruction& in, Type to, Type from) {
+  const bool widens = from == Type::kE4m3x2 || from == Type::kE5m2x2;
+  const bool two = from == Type::kF32;
+  if (widens ? to != Type::kF16x2 : from != Type::kF16x2 && !two) return false;
+  if (in.operands.size() != (two ? 3u : 2u)) return false;
+  Ref source[2] = {kNoRef, kNoRef};
+  for (size_t i = 0; i + 1 < in.operands.size(); ++i) {
+    source[i] = Read(in.operands[i + 1], from);
+    if (widens || !in.Has(".relu")) continue;
+    const Ref positive = Temporary(2);
+    EmitAlu("relu." + std::string(NameOf(from)), 2, positive, source[i]);
+    source[i] = positive;
+  }
+  const Destination d = Write(in.operands[0], to);
+  EmitAlu("cvt." + std::string(NameOf(to)) + "." + std::string(NameOf(from)), ShiftOf(to), d.ref,
+          source[0], source[1]);
+  if (widens && in.Has(".relu")) EmitAlu("relu.f16x2", 2, d.ref, d.ref);
+  Finish(d);
+  return true;
+}
+
+// cvt.pack.sat.u8.s32.b32 d, a, b, c.
+bool Decoder::PackSaturated(const ptx::Instruction& in) {
+  struct Row {
+    std::string_view name;
+    uint64_t immediate;
+  };
+  constexpr Row kRows[] = {{".u16", 16}, {".s16", 0x100 | 16}, {".u8", 8}, {".s8", 0x100 | 8},
+                           {".u4", 4},   {".s4", 0x100 | 4},   {".u2", 2}, {".s2", 0x100 | 2}};
+  const size_t count = in.operands.size();
+  if (count != 3 && count != 4) return false;
+  uint64_t immediate = 0;
+  for (const Row& row : kRows) {
+    if (in.Has(row.name)) immediate = row.immediate;
+  }
+  if (immediate == 0) return false;
+  const Ref a = Read(in.operands[1], Type::kS32);
+  const Ref b = Read(in.operands[2], Type::kS32);
+  const Ref c = count == 4 ? Read(in.operands[3], Type::kB32) : Constant(2, 0);
+  const Destination d = Write(in.operands[0], Type::kB32);
+  EmitAlu("pack.saturated.b32", 2, d.ref, a, b, c, immediate);
   Finish(d);
   return true;
 }
@@ -223,10 +273,12 @@ Ref Decoder::IntegerToFloat(const ptx::Instruction& in, Ref from, Type from_type
   const std::string source(SignedName(type));
   const std::string rounding = FloatRounding(in);
   if (IsHalf(to_type)) {
+    // Wider integers than f64 holds must not be rounded twice.
     const Ref wide = Temporary(3);
-    EmitAlu("cvt.f64." + source, 3, wide, from);
+    EmitAlu((ShiftOf(type) == 3 ? "cvt.odd.f64." : "cvt.f64.") + source, 3, wide, from);
     const Ref half = Temporary(1);
     EmitAlu("cvt" + rounding + "." + std::string(NameOf(to_type)) + ".f64", 1, half, wide);
+    if (in.Has(".sat")) EmitAlu("sat." + std::string(NameOf(to_type)), 1, half, half);
     return half;
   }
   const Ref to = Temporary(ShiftOf(to_type));
@@ -248,7 +300,9 @@ Ref Decoder::FloatToFloat(const ptx::Instruction& in, Ref from, Type from_type, 
   Ref value = from;
   if (IsHalf(type)) {
     if (type == to_type && integral.empty() && !in.Has(".sat")) return from;
-    value = apply("cvt.f32." + std::string(NameOf(type)), Type::kF32, value);
+    const bool widens = type == Type::kF16 && to_type == Type::kF32;
+    value = apply((widens ? "cvt.canonical.f32." : "cvt.f32.") + std::string(NameOf(type)),
+                  Type::kF32, value);
     type = Type::kF32;
   }
   if (!integral.empty()) {
@@ -256,7 +310,7 @@ Ref Decoder::FloatToFloat(const ptx::Instruction& in, Ref from, Type from_type, 
                       std::string(NameOf(type)),
                   type, value);
   } else if (flush && type == Type::kF32) {
-    value = apply("flush.f32", type, value);
+    value = apply("identity.ftz.f32", type, value);
   }
   if (in.Has(".sat")) value = apply("sat." + std::string(NameOf(type)), type, value);
   if (type != to_type) {
@@ -267,9 +321,11 @@ Ref Decoder::FloatToFloat(const ptx::Instruction& in, Ref from, Type from_type, 
         to_type, value);
     if (flush && to_type == Type::kF32) value = apply("flush.f32", to_type, value);
   }
-  if (in.Has(".relu") && IsHalf(to_type))
-    value = apply("relu." + std::string(NameOf(to_type)), to_type, value);
-  if (in.Has(".satfinite")) supported_ = false;
+  for (std::string_view end : {".relu", ".satfinite"}) {
+    if (!in.Has(end)) continue;
+    value = apply((end == ".relu" ? "relu." : "finite.") + std::string(NameOf(to_type)), to_type,
+                  value);
+  }
   return value;
 }
 
@@ -277,6 +333,7 @@ bool Decoder::ConvertAddress(const ptx::Instruction& in) {
   if (in.operands.size() != 2) return false;
   const Type type = LastType(in);
   if (ShiftOf(type) != 3) return false;
+  if (ParseSpace(in) == Space::kShared) return ConvertSharedAddress(in);
   bool to_space = false;
   for (std::string_view modifier : in.modifiers) to_space = to_space || modifier == ".to";
   const uint64_t window = WindowOf(ParseSpace(in));
@@ -293,6 +350,7 @@ bool Decoder::ConvertAddress(const ptx::Instruction& in) {
 
 bool Decoder::IsSpace(const ptx::Instruction& in) {
   if (in.operands.size() != 2) return false;
+  if (ParseSpace(in) == Space::kShared) return IsSharedSpace(in);
   const Ref address = Read(in.operands[1], Type::kU64);
   const Ref d = WritePredicate(in.operands[0]);
   Instruction& out = Emit(Op::kIsSpace);

@@ -34,6 +34,12 @@ std::string_view PlainRelation(std::string_view relation) {
   return relation;
 }
 
+// How set and setp combine a relation with a predicate.
+PredicateOp CombineOf(const ptx::Instruction& in) {
+  if (in.Has(".or")) return PredicateOp::kOr;
+  return in.Has(".xor") ? PredicateOp::kXor : PredicateOp::kAnd;
+}
+
 }  // namespace
 
 bool Decoder::Logic(const ptx::Instruction& in) {
@@ -94,8 +100,8 @@ bool Decoder::BitField(const ptx::Instruction& in) {
     const Ref a = Read(in.operands[1], type);
     const Ref b = Read(in.operands[2], type);
     const Ref field = Temporary(2);
-    EmitAlu("pack.field.b32", 2, field, Read(in.operands[3], Type::kU32),
-            Read(in.operands[4], Type::kU32));
+    EmitAlu(ShiftOf(type) == 3 ? "pack.field.b64" : "pack.field.b32", 2, field,
+            Read(in.operands[3], Type::kU32), Read(in.operands[4], Type::kU32));
     const Destination d = Write(in.operands[0], type);
     EmitAlu(Key("bfi", BitsName(ShiftOf(type))), ShiftOf(type), d.ref, a, b, field);
     Finish(d);
@@ -112,13 +118,23 @@ bool Decoder::BitField(const ptx::Instruction& in) {
 }
 
 bool Decoder::Lop3(const ptx::Instruction& in) {
-  if (in.operands.size() != 5 || in.operands[0].kind == ptx::Operand::Kind::kPair) return false;
+  // lop3.and.b32 d|p, a, b, c, table, q: p = (d != 0) and q.
+  const ptx::Operand& result = in.operands[0];
+  const bool combine = result.kind == ptx::Operand::Kind::kPair;
+  if (in.operands.size() != (combine ? 6u : 5u)) return false;
   const Ref a = Read(in.operands[1], Type::kB32);
   const Ref b = Read(in.operands[2], Type::kB32);
   const Ref c = Read(in.operands[3], Type::kB32);
   if (in.operands[4].kind != ptx::Operand::Kind::kImmediate) return false;
-  const Destination d = Write(in.operands[0], Type::kB32);
+  const Ref q = combine ? ReadPredicate(in.operands[5]) : kNoRef;
+  const Destination d = Write(combine ? result.children[0] : result, Type::kB32);
   EmitAlu("lop3.b32", 2, d.ref, a, b, c, static_cast<uint64_t>(in.operands[4].value));
+  if (combine) {
+    const Ref nonzero = TemporaryPredicate();
+    EmitCompare("ne.b32", nonzero, d.ref, Constant(2, 0));
+    EmitPredicate(in.Has(".or") ? PredicateOp::kOr : PredicateOp::kAnd,
+                  WritePredicate(result.children[1]), nonzero, q);
+  }
   Finish(d);
   return true;
 }
@@ -164,6 +180,14 @@ void Decoder::Compare(const ptx::Instruction& in, Type type, Ref d, Ref a, Ref b
     const Ref x = Temporary(2);
     const Ref y = Temporary(2);
     const std::string key = Key("cvt.f32", NameOf(type));
+    if (in.Has(".ftz") && type == Type::kF16) {
+      const Ref p = Temporary(1);
+      const Ref q = Temporary(1);
+      EmitAlu("flush.f16", 1, p, a);
+      EmitAlu("flush.f16", 1, q, b);
+      a = p;
+      b = q;
+    }
     EmitAlu(key, 2, x, a);
     EmitAlu(key, 2, y, b);
     EmitCompare(Key(relation, "f32"), d, x, y);
@@ -197,7 +221,9 @@ bool Decoder::SetPredicate(const ptx::Instruction& in) {
   const bool combine = in.Has(".and") || in.Has(".or") || in.Has(".xor");
   if (IsPair(type)) {
     // Packed halves: p from the low ones, q from the high ones.
-    if (!pair || combine || type == Type::kU16x2 || type == Type::kS16x2) return false;
+    if (!pair || type == Type::kU16x2 || type == Type::kS16x2) return false;
+    if (combine && in.operands.size() != 4) return false;
+    const Ref source = combine ? ReadPredicate(in.operands[3]) : kNoRef;
     const Ref p = TemporaryPredicate();
     const Ref q = TemporaryPredicate();
     for (bool high : {false, true}) {
@@ -206,6 +232,7 @@ bool Decoder::SetPredicate(const ptx::Instruction& in) {
       EmitAlu(high ? "unpack.high.b16" : "unpack.low.b16", 1, x, a);
       EmitAlu(high ? "unpack.high.b16" : "unpack.low.b16", 1, y, b);
       Compare(in, ElementOf(type), high ? q : p, x, y);
+      if (combine) EmitPredicate(CombineOf(in), high ? q : p, high ? q : p, source);
     }
     EmitPredicate(PredicateOp::kMove, WritePredicate(result.children[0]), p);
     EmitPredicate(PredicateOp::kMove, WritePredicate(result.children[1]), q);
@@ -225,9 +252,7 @@ bool Decoder::SetPredicate(const ptx::Instruction& in) {
   Instruction& out = Emit(Op::kCompareCombine);
   out.a = relation;
   out.c = source;
-  out.extra = static_cast<uint8_t>(in.Has(".or")    ? PredicateOp::kOr
-                                   : in.Has(".xor") ? PredicateOp::kXor
-                                                    : PredicateOp::kAnd);
+  out.extra = static_cast<uint8_t>(CombineOf(in));
   out.d = WritePredicate(pair ? result.children[0] : result);
   out.q = pair ? WritePredicate(result.children[1]) : kNoRef;
   return true;
@@ -245,10 +270,7 @@ bool Decoder::Set(const ptx::Instruction& in) {
   const Ref extra = combine ? ReadPredicate(in.operands[3]) : kNoRef;
   const auto combined = [&](Ref relation) {
     if (!combine) return;
-    EmitPredicate(in.Has(".or")    ? PredicateOp::kOr
-                  : in.Has(".xor") ? PredicateOp::kXor
-                                   : PredicateOp::kAnd,
-                  relation, relation, extra);
+    EmitPredicate(CombineOf(in), relation, relation, extra);
   };
   const auto yes = [](Type t) -> uint64_t {
     if (t == Type::kF32) return 0x3f800000u;
@@ -301,7 +323,12 @@ bool Decoder::Slct(const ptx::Instruction& in) {
   if (in.operands.size() != 4) return false;
   const Ref a = Read(in.operands[1], type);
   const Ref b = Read(in.operands[2], type);
-  const Ref c = Read(in.operands[3], condition);
+  Ref c = Read(in.operands[3], condition);
+  if (in.Has(".ftz")) {
+    const Ref flushed = Temporary(2);
+    EmitAlu("flush.f32", 2, flushed, c);
+    c = flushed;
+  }
   const Destination d = Write(in.operands[0], type);
   EmitAlu("slct." + std::string(BitsName(ShiftOf(type))) + "." + std::string(NameOf(condition)),
           ShiftOf(type), d.ref, a, b, c);

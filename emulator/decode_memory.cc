@@ -12,8 +12,8 @@ using Kind = ptx::Operand::Kind;
 Space AccessSpace(const ptx::Instruction& in) {
   for (std::string_view modifier : in.modifiers) {
     if (modifier == ".global") return Space::kGlobal;
-    if (modifier == ".shared" || modifier == ".shared::cta" || modifier == ".shared::cluster")
-      return Space::kShared;
+    if (modifier == ".shared" || modifier == ".shared::cta") return Space::kShared;
+    if (modifier == ".shared::cluster") return Space::kSharedCluster;
     if (modifier == ".local") return Space::kLocal;
     if (modifier == ".const") return Space::kConst;
     if (modifier == ".param" || modifier == ".param::entry" || modifier == ".param::func")
@@ -129,6 +129,7 @@ void Decoder::ReadQualifiers(const ptx::Instruction& in, MemoryAccess& access) {
       access.strong = true;
     if (modifier == ".acquire" || modifier == ".acq_rel") access.strong = access.acquire = true;
     if (modifier == ".release" || modifier == ".acq_rel") access.strong = access.release = true;
+    if (modifier == ".cta") access.block_scope = true;
   }
 }
 
@@ -212,7 +213,8 @@ bool Decoder::Load(const ptx::Instruction& in) {
 }
 
 bool Decoder::Store(const ptx::Instruction& in) {
-  if (in.Has(".async") || in.Has(".bulk")) return false;
+  if (in.Has(".async")) return StoreAsync(in);
+  if (in.Has(".bulk")) return false;
   const Type type = LastType(in);
   if (in.operands.size() < 2 || !in.operands[0].IsAddress() || in.operands[0].children.empty())
     return false;
@@ -265,7 +267,48 @@ bool Decoder::Store(const ptx::Instruction& in) {
   return true;
 }
 
+// atom.exch.b128 and atom.cas.b128; .b128 registers have become pairs {low, high}.
+bool Decoder::AtomicWide(const ptx::Instruction& in) {
+  const auto operation = ParseAtomicOp(in);
+  const bool is_cas = operation == AtomicOp::kCompareSwap;
+  if (in.opcode != "atom" || (!is_cas && operation != AtomicOp::kExchange)) return false;
+  if (in.operands.size() < (is_cas ? 4u : 3u)) return false;
+  AtomicAccess access;
+  access.operation = *operation;
+  access.type = ScalarType::kB128;
+  access.memory.space = AccessSpace(in);
+  access.memory.element_shift = 3;
+  access.memory.register_shift = 3;
+  access.memory.count = 2;
+  ReadQualifiers(in, access.memory);
+  access.memory.strong = true;
+  Ref address = 0;
+  if (!ReadAddress(in.operands[1], access.memory, &address)) return false;
+  const auto read = [&](const ptx::Operand& pair, Ref* low, Ref* high) {
+    if (pair.kind != Kind::kVector || pair.children.size() != 2) return false;
+    *low = ReadBits(pair.children[0], 3);
+    *high = ReadBits(pair.children[1], 3);
+    return true;
+  };
+  if (!read(in.operands[2], &access.operand[0], &access.operand[1])) return false;
+  if (is_cas && !read(in.operands[3], &access.swap, &access.swap_high)) return false;
+  const auto results = Elements(in.operands[0]);
+  if (in.operands[0].kind != Kind::kSink && results.size() != 2) return false;
+  for (size_t k = 0; k < 2; ++k) {
+    const bool is_used = results.size() == 2 && results[k].IsRegister();
+    access.memory.registers[k] = is_used ? RegisterRef(results[k].reg) : kNoRef;
+  }
+  auto* owned = Own(out_.atomics);
+  *owned = access;
+  Instruction& out = Emit(Op::kAtomic);
+  out.a = address;
+  out.fn.atomic = owned;
+  return true;
+}
+
 bool Decoder::Atomic(const ptx::Instruction& in) {
+  if (in.Has(".async")) return StoreAsync(in);
+  if (in.Has(".b128")) return AtomicWide(in);
   const bool is_red = in.opcode == "red";
   const Type type = LastType(in);
   const auto operation = ParseAtomicOp(in);
@@ -281,6 +324,7 @@ bool Decoder::Atomic(const ptx::Instruction& in) {
   access.memory.element_shift = ShiftOf(type);
   access.memory.register_shift = ShiftOf(type);
   access.memory.count = VectorCount(in);
+  ReadQualifiers(in, access.memory);
   access.memory.strong = true;
   Ref address = 0;
   if (!ReadAddress(in.operands[first], access.memory, &address)) return false;
@@ -307,44 +351,6 @@ bool Decoder::Atomic(const ptx::Instruction& in) {
   out.a = address;
   out.fn.atomic = owned;
   for (const Destination& destination : destinations) Finish(destination);
-  return true;
-}
-
-// cp.async copies at once, which is one of the orders that hardware may choose; the group
-// operations then have nothing to wait for. Bulk and tensor copies are not supported yet.
-bool Decoder::CopyAsync(const ptx::Instruction& in) {
-  if (in.modifiers.empty() || in.modifiers[0] != ".async" || in.Has(".bulk") || in.Has(".mbarrier"))
-    return false;
-  if (in.Has(".commit_group") || in.Has(".wait_group") || in.Has(".wait_all")) return true;
-  if (in.operands.size() < 3 || in.operands[2].kind != Kind::kImmediate) return false;
-  const int64_t bytes = in.operands[2].value;
-  if (bytes != 4 && bytes != 8 && bytes != 16) return false;
-  AsyncCopy copy;
-  MemoryAccess shared;
-  shared.space = Space::kShared;
-  if (!ReadAddress(in.operands[0], shared, &copy.shared_address)) return false;
-  copy.shared_is_32bit = shared.address_is_32bit;
-  copy.shared_offset = shared.offset;
-  copy.source.space = Space::kGlobal;
-  copy.source.element_shift = 2;
-  copy.source.count = static_cast<uint8_t>(bytes / 4);
-  Ref address = 0;
-  if (!ReadAddress(in.operands[1], copy.source, &address)) return false;
-  if (in.operands.size() > 3) {
-    const ptx::Operand& extra = in.operands[3];
-    const bool is_predicate =
-        extra.kind == Kind::kNot || (extra.IsRegister() && IsPredicate(extra.reg));
-    if (is_predicate) {
-      copy.ignore_source = ReadPredicate(extra);
-    } else if (!in.Has(".L2::cache_hint") || in.operands.size() > 4) {
-      copy.source_bytes = Read(extra, Type::kU32);
-    }
-  }
-  auto* owned = Own(out_.copies);
-  *owned = copy;
-  Instruction& out = Emit(Op::kCopyAsync);
-  out.a = address;
-  out.fn.copy = owned;
   return true;
 }
 

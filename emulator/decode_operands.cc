@@ -15,7 +15,6 @@ struct SpecialName {
   Special special;
   uint8_t shift;
 };
-// Clusters have one block here, so their registers are constants.
 constexpr SpecialName kSpecials[] = {
     {"%tid.x", Special::kTidX, 2},
     {"%tid.y", Special::kTidY, 2},
@@ -48,25 +47,30 @@ constexpr SpecialName kSpecials[] = {
     {"%globaltimer_hi", Special::kGlobalTimerHigh, 2},
     {"%dynamic_smem_size", Special::kDynamicSharedBytes, 2},
     {"%total_smem_size", Special::kTotalSharedBytes, 2},
-    {"%aggr_smem_size", Special::kTotalSharedBytes, 2},
+    {"%aggr_smem_size", Special::kAggregateSharedBytes, 2},
+    {"%reserved_smem_offset_begin", Special::kReservedSharedBegin, 2},
+    {"%reserved_smem_offset_end", Special::kReservedSharedEnd, 2},
+    {"%reserved_smem_offset_cap", Special::kReservedSharedEnd, 2},
+    {"%reserved_smem_offset_0", Special::kReservedSharedBegin, 2},
+    {"%reserved_smem_offset_1", Special::kReservedShared1, 2},
     // Where cooperative groups find the state of the grid barrier.
     {"%envreg1", Special::kGridWorkspaceHigh, 2},
     {"%envreg2", Special::kGridWorkspaceLow, 2},
-    {"%clusterid.x", Special::kCtaidX, 2},
-    {"%clusterid.y", Special::kCtaidY, 2},
-    {"%clusterid.z", Special::kCtaidZ, 2},
-    {"%nclusterid.x", Special::kNctaidX, 2},
-    {"%nclusterid.y", Special::kNctaidY, 2},
-    {"%nclusterid.z", Special::kNctaidZ, 2},
-    {"%cluster_ctaid.x", Special::kZero, 2},
-    {"%cluster_ctaid.y", Special::kZero, 2},
-    {"%cluster_ctaid.z", Special::kZero, 2},
-    {"%cluster_nctaid.x", Special::kOne, 2},
-    {"%cluster_nctaid.y", Special::kOne, 2},
-    {"%cluster_nctaid.z", Special::kOne, 2},
-    {"%cluster_ctarank", Special::kZero, 2},
-    {"%cluster_nctarank", Special::kOne, 2},
-    {"%is_explicit_cluster", Special::kZero, 2},
+    {"%clusterid.x", Special::kClusterIdX, 2},
+    {"%clusterid.y", Special::kClusterIdY, 2},
+    {"%clusterid.z", Special::kClusterIdZ, 2},
+    {"%nclusterid.x", Special::kClusterCountX, 2},
+    {"%nclusterid.y", Special::kClusterCountY, 2},
+    {"%nclusterid.z", Special::kClusterCountZ, 2},
+    {"%cluster_ctaid.x", Special::kClusterCtaidX, 2},
+    {"%cluster_ctaid.y", Special::kClusterCtaidY, 2},
+    {"%cluster_ctaid.z", Special::kClusterCtaidZ, 2},
+    {"%cluster_nctaid.x", Special::kClusterNctaidX, 2},
+    {"%cluster_nctaid.y", Special::kClusterNctaidY, 2},
+    {"%cluster_nctaid.z", Special::kClusterNctaidZ, 2},
+    {"%cluster_ctarank", Special::kClusterRank, 2},
+    {"%cluster_nctarank", Special::kClusterBlocks, 2},
+    {"%is_explicit_cluster", Special::kIsExplicitCluster, 2},
 };
 
 uint32_t FloatToHalfBits(double value) {
@@ -101,17 +105,20 @@ uint32_t FloatToBfloatBits(double value) {
 }  // namespace
 
 uint8_t Decoder::RegisterShift(ptx::RegisterId id) const {
-  return ShiftOf(ParseType(source_.registers[id].type));
+  const size_t count = source_.registers.size();
+  return ShiftOf(ParseType(id < count ? source_.registers[id].type : component_types_[id - count]));
 }
 bool Decoder::IsPredicate(ptx::RegisterId id) const {
-  return source_.registers[id].type == ".pred";
+  return id < source_.registers.size() && source_.registers[id].type == ".pred";
 }
 bool Decoder::IsVectorRegister(ptx::RegisterId id) const {
+  if (id >= source_.registers.size()) return false;
   return !source_.registers[id].vector_type.empty() || source_.registers[id].type == ".b128";
 }
 
 Ref Decoder::RegisterRef(ptx::RegisterId id) {
-  if (id >= register_refs_.size()) register_refs_.resize(source_.registers.size(), kNoRef);
+  if (id >= register_refs_.size())
+    register_refs_.resize(source_.registers.size() + component_types_.size(), kNoRef);
   Ref& ref = register_refs_[id];
   if (ref == kNoRef) {
     if (IsVectorRegister(id)) supported_ = false;
@@ -325,6 +332,11 @@ Ref Decoder::ReadPredicate(const ptx::Operand& operand) {
     return negated;
   }
   if (operand.kind == ptx::Operand::Kind::kImmediate) return PredicateConstant(operand.value != 0);
+  if (operand.kind == ptx::Operand::Kind::kSpecialRegister) {  // %is_explicit_cluster
+    const Ref d = TemporaryPredicate();
+    EmitCompare("ne.b32", d, ReadSpecial(operand.text, Type::kU32), Constant(2, 0));
+    return d;
+  }
   if (!operand.IsRegister() || !IsPredicate(operand.reg)) {
     supported_ = false;
     return PredicateConstant(false);

@@ -3,6 +3,7 @@
 // opcodes.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -16,6 +17,8 @@
 #include "emulator/ptx_type.h"
 
 namespace ops_debug::emulator {
+
+struct AddressOperand;
 
 class Decoder {
  public:
@@ -145,6 +148,68 @@ class Decoder {
   bool Nothing(const ptx::Instruction& in);
   bool CreatePolicy(const ptx::Instruction& in);
 
+  // ---- asynchronous copies, mbarriers and clusters (decode_async.cc, decode_mbarrier.cc)
+  bool Mbarrier(const ptx::Instruction& in);
+  bool CopyAsyncMbarrierArrive(const ptx::Instruction& in);
+  bool CopyAsyncGroup(const ptx::Instruction& in);
+  bool CopyBulk(const ptx::Instruction& in);
+  bool CopyTensor(const ptx::Instruction& in);
+  bool CopyReduceBulk(const ptx::Instruction& in);
+  bool StartBulk(const ptx::Instruction& in, const char* name, bool reduces);
+  static void BulkSpaces(const ptx::Instruction& in, Space* target, Space* source);
+  bool StoreAsync(const ptx::Instruction& in);  // st.async, red.async
+  bool MapShared(const ptx::Instruction& in);   // mapa, getctarank
+  bool TensorMapReplace(const ptx::Instruction& in);
+  bool ConvertSharedAddress(const ptx::Instruction& in);
+  bool IsSharedSpace(const ptx::Instruction& in);
+  // In the state space that the instruction names, or in `space`.
+  bool ReadAddressOperand(const ptx::Operand& operand, const ptx::Instruction& in,
+                          AddressOperand* address);
+  bool ReadAddressIn(Space space, const ptx::Operand& operand, AddressOperand* address);
+
+  // ---- vector and 128-bit registers, the stack of alloca (decode_vector.cc, decode_stack.cc)
+  // An instruction whose vector registers are written out as their elements. Lives as long as the
+  // spans that point into it.
+  struct Expanded {
+    ptx::Instruction instruction;
+    std::vector<ptx::Operand> operands;
+    std::deque<std::vector<ptx::Operand>> children;
+    std::vector<std::string_view> modifiers;
+  };
+  bool ExpandVectors(const ptx::Instruction& in, Expanded& out);  // false: there are none
+  ptx::Operand ExpandOperand(const ptx::Operand& operand, Expanded& out, bool* found);
+  ptx::Operand Component(ptx::RegisterId id, uint32_t index);
+  uint32_t ComponentCount(ptx::RegisterId id) const;
+  bool MoveVector(const ptx::Instruction& in);
+  bool AtomicWide(const ptx::Instruction& in);  // atom.exch.b128, atom.cas.b128
+  bool StackSave(const ptx::Instruction& in);
+  bool StackRestore(const ptx::Instruction& in);
+  bool Alloca(const ptx::Instruction& in);
+  void KeepStack();
+  void GiveBackStack();
+  bool MixedPrecision(const ptx::Instruction& in, std::string operation);
+  bool ConvertEight(const ptx::Instruction& in, Type to, Type from);  // e4m3x2, e5m2x2
+  bool PackSaturated(const ptx::Instruction& in);                     // cvt.pack
+
+  // ---- matrices (decode_matrix.cc)
+  bool MatrixLoad(const ptx::Instruction& in);  // ldmatrix
+  bool MatrixStore(const ptx::Instruction& in);
+  bool MatrixMove(const ptx::Instruction& in);
+  bool MatrixMultiply(const ptx::Instruction& in);  // mma
+  bool WarpMatrix(const ptx::Instruction& in);      // wmma
+  bool WarpMatrixCopy(const ptx::Instruction& in, bool is_load);
+  bool Warpgroup(const ptx::Instruction& in);  // wgmma
+  bool ReadRegisters(const ptx::Operand& operand, uint8_t shift, std::vector<Ref>& out);
+  bool WriteRegisters(const ptx::Operand& operand, uint8_t shift, std::vector<Ref>& out,
+                      std::vector<Destination>& destinations);
+
+  // ---- textures and surfaces (decode_texture.cc)
+  bool Texture(const ptx::Instruction& in);  // tex, tld4
+  bool Surface(const ptx::Instruction& in);  // suld, sust, sured
+  bool ImageQuery(const ptx::Instruction& in);  // txq, suq
+  bool ReadImageAddress(const ptx::Operand& operand, uint8_t geometry, Ref* handle, Ref* layer,
+                        Ref* coordinates);
+
   template <class T>
   T* Own(std::vector<std::unique_ptr<T>>& list) {
     list.push_back(std::make_unique<T>());
@@ -159,6 +224,12 @@ class Decoder {
   bool supported_ = true;  // of the instruction that is being decoded
 
   std::vector<Ref> register_refs_;
+  // Elements of vector registers are registers of their own, behind those of the source: type by
+  // (id - number of the source's registers).
+  std::vector<std::string_view> component_types_;
+  std::map<std::pair<ptx::RegisterId, uint32_t>, ptx::RegisterId> components_;
+  bool has_vectors_ = false;
+  Ref saved_stack_ = kNoRef;  // alloca's stack pointer at the function's start
   uint32_t frame_bytes_ = 0;
   Ref carry_flag_ = kNoRef;
   std::map<std::pair<uint8_t, uint64_t>, Ref> constants_;

@@ -12,6 +12,19 @@ constexpr size_t kMaximumString = 64 * 1024;
 
 bool IsOneOf(char c, const char* set) { return c != 0 && std::strchr(set, c) != nullptr; }
 
+// What printf returns on the device: the number of its arguments (CUDA C++ Programming Guide,
+// "Formatted Output").
+uint64_t CountArguments(const std::string& format) {
+  uint64_t count = 0;
+  for (size_t i = 0; i + 1 < format.size(); ++i) {
+    if (format[i] != '%') continue;
+    if (format[++i] == '%') continue;
+    ++count;
+    for (; IsOneOf(format[i], "-+ #0123456789.*hljztL"); ++i) count += format[i] == '*' ? 1 : 0;
+  }
+  return count;
+}
+
 }  // namespace
 
 // A string at a generic address; false if it leaves accessible memory.
@@ -47,7 +60,7 @@ bool Machine::Print(Warp& warp, Frame& /*frame*/, uint32_t lane, uint64_t format
     offset += bytes;
     return true;
   };
-  char text[512];
+  char text[512] = "";
   for (size_t i = 0; i < format.size();) {
     if (format[i] != '%') {
       output += format[i++];
@@ -132,21 +145,31 @@ bool Machine::AssertFail(Warp& warp, Frame& frame, uint32_t lanes, const CallSit
       ReadString(value, &parts[i == 3 ? 2 : i]);
     }
   }
+  // One line per thread, on stderr, as the hardware's driver has it.
   const Block& block = *warp.block;
-  char text[1024];
-  std::snprintf(text, sizeof(text),
-                "%s:%u: %s: block: [%u,%u,%u], thread: [%u,%u,%u] Assertion `%s` failed.\n",
-                parts[1].c_str(), static_cast<uint32_t>(line), parts[2].c_str(), block.index[0],
-                block.index[1], block.index[2], warp.thread_index[0][lane],
-                warp.thread_index[1][lane], warp.thread_index[2][lane], parts[0].c_str());
-  warp.block->output += text;
+  std::string text;
+  const auto add_index = [&text](const char* name, uint32_t x, uint32_t y, uint32_t z) {
+    text += std::string(name) + ": [" + std::to_string(x) + "," + std::to_string(y) + "," +
+            std::to_string(z) + "]";
+  };
+  for (uint32_t m = lanes; m != 0; m &= m - 1) {
+    const auto thread = static_cast<uint32_t>(__builtin_ctz(m));
+    text += parts[1] + ":" + std::to_string(static_cast<uint32_t>(line)) + ": " + parts[2] + ": ";
+    add_index("block", block.index[0], block.index[1], block.index[2]);
+    add_index(", thread", warp.thread_index[0][thread], warp.thread_index[1][thread],
+              warp.thread_index[2][thread]);
+    text += " Assertion `" + parts[0] + "` failed.\n";
+  }
+  std::fputs(text.c_str(), stderr);
   return Fail(LaunchError::Code::kAssert, warp, lane,
               "assertion `" + parts[0] + "` at " + parts[1] + ":" + std::to_string(line));
 }
 
 bool Machine::CallBuiltin(Warp& warp, Split& split, const Function& callee, const CallSite& site) {
   Frame& frame = *split.frame;
-  const size_t needed = callee.builtin == Builtin::kPrintf ? 2 : 1;
+  const bool takes_two =
+      callee.builtin == Builtin::kPrintf || callee.builtin == Builtin::kSetConditional;
+  const size_t needed = takes_two ? 2 : 1;
   if (callee.builtin == Builtin::kUnknown || callee.builtin == Builtin::kNone ||
       site.arguments.size() < needed) {
     return Fail(LaunchError::Code::kUnsupportedInstruction, warp,
@@ -163,6 +186,7 @@ bool Machine::CallBuiltin(Warp& warp, Split& split, const Function& callee, cons
       case Builtin::kPrintf:
         if (!Print(warp, frame, lane, first, ReadSlot(warp, frame, lane, site.arguments[1])))
           return false;
+        if (std::string format; ReadString(first, &format)) result = CountArguments(format);
         break;
       case Builtin::kMalloc:
         result = first == 0 ? 0 : launch_.memory->Allocate(first);
@@ -173,6 +197,17 @@ bool Machine::CallBuiltin(Warp& warp, Split& split, const Function& callee, cons
                       "free of a pointer that malloc did not return");
         }
         break;
+      case Builtin::kSetConditional: {
+        // The handle is the address of the condition's word (driver/graph.h).
+        if ((first & 3) != 0 || !launch_.memory->Accessible(first, sizeof(uint32_t))) {
+          return Fail(LaunchError::Code::kIllegalAddress, warp, lane,
+                      "cudaGraphSetConditional with a handle that is none");
+        }
+        const auto value =
+            static_cast<uint32_t>(ReadSlot(warp, frame, lane, site.arguments[1]));
+        __atomic_store_n(reinterpret_cast<uint32_t*>(first), value, __ATOMIC_RELAXED);
+        break;
+      }
       default:
         break;
     }

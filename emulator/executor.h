@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -26,6 +27,16 @@ struct DeviceModel {
   uint32_t multiprocessors = 132;
   uint32_t shared_bytes_per_block = 48 * 1024;
   uint32_t shared_bytes_per_block_optin = 227 * 1024;
+  uint32_t shared_bytes_per_multiprocessor = 228 * 1024;
+  uint32_t threads_per_multiprocessor = 2048;
+  uint32_t blocks_per_multiprocessor = 32;
+  uint32_t registers_per_multiprocessor = 64 * 1024;
+  uint64_t memory_bytes = 80ull << 30;
+  uint64_t l2_bytes = 50ull << 20;
+  uint32_t clock_khz = 1'980'000;
+  uint32_t memory_clock_khz = 2'619'000;
+  uint32_t memory_bus_bits = 5120;
+  uint32_t single_to_double_ratio = 2;  // throughput of float to that of double
 };
 
 struct KernelAttributes {
@@ -35,6 +46,10 @@ struct KernelAttributes {
   uint32_t max_threads_per_block = 1024;
   uint32_t parameter_bytes = 0;
   std::vector<uint32_t> parameter_offsets, parameter_sizes;  // one per parameter, in order
+  // .reqnctapercluster; zeros without.
+  Dim3 required_cluster{0, 0, 0};
+  bool cluster_must_be_set = false;  // .explicitcluster
+  uint32_t max_cluster_rank = 0;     // .maxclusterrank; 0 without
 };
 
 // A decoded entry. Owned by its Program.
@@ -57,6 +72,8 @@ class Program {
   // The instructions that the executor lacks, as written and with their PTX line, in order; a
   // launch that reaches one fails.
   std::vector<std::string> UnsupportedInstructions() const;
+  // The architecture of the .target directive: "sm_90a".
+  std::string_view Target() const;
   // Device address and size of a module-scope variable; false if absent.
   bool FindVariable(std::string_view name, uint64_t* address, uint64_t* size_bytes) const;
 
@@ -73,6 +90,20 @@ struct LaunchConfig {
   uint32_t dynamic_shared_bytes = 0;
   std::span<const std::byte> parameters;  // the packed parameter buffer
   bool cooperative = false;
+  Dim3 cluster;  // blocks per cluster; every dimension divides the grid's
+  // Blocks that the device holds at a time (occupancy times multiprocessors); 0: no limit.
+  uint64_t resident_blocks = 0;
+  // 0: the default schedule. Others choose, exactly reproducibly and on one host thread, which lanes,
+  // warps and blocks run next and for how long, and which effects of weak memory show (schedule.h).
+  uint64_t schedule_seed = 0;
+  // Whether the host can change what lies at a global address while the kernel runs. A spin on such
+  // memory is given real time before it counts as a deadlock; on other memory less of it, for what
+  // other streams do. Empty: nobody but the kernel changes memory.
+  std::function<bool(uint64_t)> host_accessible;
+  bool explicit_cluster = false;  // the launch or the kernel names a cluster shape
+  // Thread-instructions per host thread after which the launch fails (kInstructionLimit), give or
+  // take some thousands; 0: none.
+  uint64_t instruction_limit = 0;
 };
 
 // What ended a launch early, as the hardware would have reported it.
@@ -87,6 +118,8 @@ struct LaunchError {
     kAssert,
     kInvalidProgramCounter,
     kDeadlock,
+    kLaunchFailure,  // misuse of an mbarrier or of a cluster that hardware reports without a kind
+    kInstructionLimit,
   };
   Code code = Code::kIllegalAddress;
   std::string message;  // with kernel, instruction, PTX line, block and thread
@@ -99,8 +132,8 @@ struct LaunchOutcome {
 };
 
 // Runs a grid to its end on `workers` host threads (0 = one per core); blocks until done. Blocks of
-// a cooperative launch are all resident. Deterministic: a fixed order of warps within a block;
-// blocks are independent.
+// a cooperative launch are all resident. Deterministic for blocks that do not communicate: a fixed
+// order of warps within a block.
 LaunchOutcome Run(const Program& program, const Kernel& kernel, const LaunchConfig& config,
                   const DeviceModel& model, DeviceMemory& memory, uint32_t workers);
 

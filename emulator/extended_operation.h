@@ -40,12 +40,30 @@ class ExtendedOperation {
     return true;
   }
 
+  // True for instructions that give up after a time limit of the system (mbarrier.try_wait). When no
+  // lane of the launch can go on, the scheduler sets Split::timed_out of such lanes and wakes them;
+  // only when that does not help either is it a deadlock.
+  virtual bool GivesUp() const { return false; }
+
+  // False for instructions that compute on registers alone: a chosen schedule lets them order
+  // nothing.
+  virtual bool AccessesMemory() const { return true; }
+  // False if registers are read through a, b and c of the instruction only.
+  virtual bool HoldsRegisters() const { return true; }
+
   // What sleeping lanes wait for, for the explanation of a deadlock: "phase 3 of the mbarrier at
   // shared address 0x10, which expects 2 more arrivals".
   virtual std::string WaitsFor(const Machine& /*machine*/, const Warp& /*warp*/,
                                const Split& /*split*/) const {
     return "a condition that does not come true";
   }
+};
+
+// Conversions between the addresses of shared memory: register to register.
+class AddressOperation : public ExtendedOperation {
+ public:
+  bool AccessesMemory() const override { return false; }
+  bool HoldsRegisters() const override { return false; }
 };
 
 }  // namespace ops_debug::emulator

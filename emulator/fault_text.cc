@@ -25,8 +25,12 @@ std::string_view CodeName(LaunchError::Code code) {
       return "assertion failed";
     case LaunchError::Code::kInvalidProgramCounter:
       return "invalid program counter";
+    case LaunchError::Code::kLaunchFailure:
+      return "launch failure";
     case LaunchError::Code::kDeadlock:
       return "deadlock";
+    case LaunchError::Code::kInstructionLimit:
+      return "instruction limit";
   }
   return "error";
 }
@@ -59,6 +63,25 @@ std::string DescribeThread(const Warp& warp, uint32_t lane) {
   return Triple(warp.thread_index[0][lane], warp.thread_index[1][lane], warp.thread_index[2][lane]);
 }
 
+std::string FileAndLine(const Program::Impl& program, uint32_t file_number, uint32_t line) {
+  const ptx::File* file = program.module.FindFile(file_number);
+  return (file == nullptr ? "file " + std::to_string(file_number) : file->path) + ":" +
+         std::to_string(line);
+}
+
+// The place of an inlined call may lie in a function that was itself inlined: an earlier .loc of
+// that place says where. Follows them to the function that the compiler kept.
+const ptx::Loc& OutermostCall(const std::vector<ptx::Loc>& locs, size_t from) {
+  const ptx::Loc* call = &locs[from];
+  for (size_t at = from; at-- > 1;) {
+    const ptx::Loc& outer = locs[at];
+    if (outer.inlined_at_file != 0 && outer.file == call->inlined_at_file &&
+        outer.line == call->inlined_at_line && outer.column == call->inlined_at_column)
+      call = &outer;
+  }
+  return *call;
+}
+
 }  // namespace
 
 std::string DescribePlace(const Program::Impl& program, const Function& function,
@@ -70,9 +93,12 @@ std::string DescribePlace(const Program::Impl& program, const Function& function
                      std::to_string(place.ptx_line);
   if (place.loc > 0 && place.loc < source.locs.size()) {
     const ptx::Loc& loc = source.locs[place.loc];
-    const ptx::File* file = program.module.FindFile(loc.file);
-    text += ", " + (file == nullptr ? "file " + std::to_string(loc.file) : file->path) + ":" +
-            std::to_string(loc.line);
+    text += ", " + FileAndLine(program, loc.file, loc.line);
+    if (loc.inlined_at_file != 0) {
+      const ptx::Loc& outermost = OutermostCall(source.locs, place.loc);
+      text += " inlined at " +
+              FileAndLine(program, outermost.inlined_at_file, outermost.inlined_at_line);
+    }
   }
   return text + ")";
 }
@@ -89,24 +115,6 @@ std::string DescribeFault(const Launch& launch, const Block& block, const Fault&
   text += ", block " + Triple(block.index[0], block.index[1], block.index[2]);
   if (fault.has_place) text += ", thread " + DescribeThread(*block.warps[fault.warp], fault.lane);
   return text + ": " + fault.text;
-}
-
-std::string DescribeDeadlock(const Block& block) {
-  const Program::Impl& program = *block.launch->program;
-  std::string text = "no thread of the block can go on";
-  for (const auto& warp : block.warps) {
-    for (uint32_t i = 0; i < warp->split_count; ++i) {
-      const Split& split = warp->splits[i];
-      const Function& function = *split.frame->function;
-      const auto first = static_cast<uint32_t>(__builtin_ctz(split.lanes));
-      const int count = __builtin_popcount(split.lanes);
-      text += "; thread " + DescribeThread(*warp, first);
-      if (count > 1) text += " and " + std::to_string(count - 1) + " more of its warp";
-      text += count > 1 ? " wait at " : " waits at ";
-      text += DescribePlace(program, function, function.code[split.pc].statement);
-    }
-  }
-  return text;
 }
 
 }  // namespace ops_debug::emulator

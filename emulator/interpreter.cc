@@ -15,6 +15,33 @@ namespace {
 // A loop that looks at memory which other threads change costs more of a split's credit, so that
 // spinning threads soon let the others run, while long computations keep their convergence.
 constexpr int64_t kSpinCost = 4096;
+// What nanosleep adds to the clock of a chosen schedule.
+constexpr uint64_t kNanosleepNs = 1000;
+
+// Where a chosen schedule may interrupt a warp, besides backward jumps.
+bool IsSchedulingPoint(Op op) {
+  switch (op) {
+    case Op::kLoadUniform:
+    case Op::kLoad:
+    case Op::kStore:
+    case Op::kAtomic:
+    case Op::kCopyAsync:
+    case Op::kFence:
+    case Op::kBarrier:
+    case Op::kWarpSync:
+    case Op::kExtended:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool IsMemoryAccess(Op op) {
+  return op == Op::kLoad || op == Op::kStore || op == Op::kAtomic;
+}
+// Where the second part of the reserved shared memory starts in it; cooperative groups keep the
+// state of groups that span warps there.
+constexpr uint32_t kReservedSharedPart1 = 64;
 
 uint64_t NowNs() {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -134,18 +161,30 @@ void Machine::ReadSpecial(const Warp& warp, const Instruction& in, void* out) {
     case Special::kClock64:
     case Special::kGlobalTimer:
     case Special::kGlobalTimerLow:
-      uniform = NowNs();
+      uniform = ReadClock();
       synchronising_ = true;
       break;
     case Special::kClockHigh:
     case Special::kGlobalTimerHigh:
-      uniform = NowNs() >> 32;
+      uniform = ReadClock() >> 32;
       break;
     case Special::kDynamicSharedBytes:
       uniform = launch_.dynamic_shared_bytes;
       break;
     case Special::kTotalSharedBytes:
       uniform = launch_.total_shared_bytes;
+      break;
+    case Special::kAggregateSharedBytes:
+      uniform = (launch_.total_shared_bytes + 127u) / 128 * 128 + kReservedSharedBytes;
+      break;
+    case Special::kReservedSharedBegin:
+      uniform = launch_.shared_limit_bytes - kReservedSharedBytes;
+      break;
+    case Special::kReservedShared1:
+      uniform = launch_.shared_limit_bytes - kReservedSharedBytes + kReservedSharedPart1;
+      break;
+    case Special::kReservedSharedEnd:
+      uniform = launch_.shared_limit_bytes;
       break;
     case Special::kGridWorkspaceHigh:
       uniform = launch_.grid_workspace >> 32;
@@ -157,6 +196,47 @@ void Machine::ReadSpecial(const Warp& warp, const Instruction& in, void* out) {
       break;
     case Special::kOne:
       uniform = 1;
+      break;
+    case Special::kClusterIdX:
+    case Special::kClusterIdY:
+    case Special::kClusterIdZ:
+      uniform = block.cluster->index[in.extra - static_cast<uint8_t>(Special::kClusterIdX)];
+      break;
+    case Special::kClusterCountX:
+      uniform = launch_.grid.x / launch_.cluster.x;
+      break;
+    case Special::kClusterCountY:
+      uniform = launch_.grid.y / launch_.cluster.y;
+      break;
+    case Special::kClusterCountZ:
+      uniform = launch_.grid.z / launch_.cluster.z;
+      break;
+    case Special::kClusterCtaidX:
+      uniform = block.cluster_rank % launch_.cluster.x;
+      break;
+    case Special::kClusterCtaidY:
+      uniform = block.cluster_rank / launch_.cluster.x % launch_.cluster.y;
+      break;
+    case Special::kClusterCtaidZ:
+      uniform = block.cluster_rank / launch_.cluster.x / launch_.cluster.y;
+      break;
+    case Special::kClusterNctaidX:
+      uniform = launch_.cluster.x;
+      break;
+    case Special::kClusterNctaidY:
+      uniform = launch_.cluster.y;
+      break;
+    case Special::kClusterNctaidZ:
+      uniform = launch_.cluster.z;
+      break;
+    case Special::kClusterRank:
+      uniform = block.cluster_rank;
+      break;
+    case Special::kClusterBlocks:
+      uniform = launch_.cluster_blocks;
+      break;
+    case Special::kIsExplicitCluster:
+      uniform = launch_.explicit_cluster ? 1 : 0;
       break;
   }
   lanes_.splat[in.width](out, uniform);
@@ -222,6 +302,14 @@ bool Machine::SplitByTable(Warp& warp, Split& split, const Instruction& in, uint
   return true;
 }
 
+uint64_t Machine::ReadClock() {
+  reads_clock_ = true;
+  if (schedule_ == nullptr) return NowNs();
+  virtual_ns_ += clock_step_ns_;
+  return virtual_ns_;
+}
+
+template <bool kObserved>
 Machine::Stop Machine::Execute(Warp& warp, Split& split) {
 restart:
   Frame& frame = *split.frame;
@@ -256,6 +344,24 @@ restart:
       if (active == 0) {
         ++pc;
         continue;
+      }
+    }
+    if constexpr (kObserved) {
+      if (IsSchedulingPoint(in.op)) {
+        if (--slice_ < 0) {
+          leave_before(pc);
+          return Stop::kPreempted;
+        }
+        if (schedule_ != nullptr && lanes_may_part_ && (active & (active - 1)) != 0 &&
+            IsMemoryAccess(in.op) && schedule_->random.Chance(schedule_->split_chance)) {
+          leave_before(pc);
+          const uint32_t first = ChooseLanes(lanes);
+          if (first != lanes) {
+            AddSplit(warp, split, lanes & ~first, pc);
+            split.lanes = first;
+            goto restart;
+          }
+        }
       }
     }
     switch (in.op) {
@@ -340,7 +446,11 @@ restart:
         ++pc;
         continue;
       case Op::kLoadUniform:
-        LoadUniform(in, frame, active | gone, reinterpret_cast<const std::byte*>(in.immediate));
+        if constexpr (kObserved) {
+          LoadUniformObserved(warp, frame, in, active);
+        } else {
+          LoadUniform(in, frame, active | gone, reinterpret_cast<const std::byte*>(in.immediate));
+        }
         ++pc;
         continue;
       case Op::kLoadFrame:
@@ -352,18 +462,24 @@ restart:
         ++pc;
         continue;
       case Op::kLoad:
-        if (!Load(warp, frame, in, active)) goto fault;
+        if (!(kObserved ? LoadObserved(warp, frame, in, active) : Load(warp, frame, in, active)))
+          goto fault;
         ++pc;
         continue;
       case Op::kStore:
-        if (!Store(warp, frame, in, active)) goto fault;
+        if (!(kObserved ? StoreObserved(warp, frame, in, active) : Store(warp, frame, in, active)))
+          goto fault;
         ++pc;
         continue;
       case Op::kAtomic:
-        if (!Atomic(warp, frame, in, active)) goto fault;
+        if (!(kObserved ? AtomicObserved(warp, frame, in, active) : Atomic(warp, frame, in, active)))
+          goto fault;
         ++pc;
         continue;
       case Op::kCopyAsync:
+        if constexpr (kObserved) {
+          if (weak_ != nullptr) weak_->Synchronise(warp, active);
+        }
         if (!CopyAsync(warp, frame, in, active)) goto fault;
         ++pc;
         continue;
@@ -372,6 +488,12 @@ restart:
         continue;
       case Op::kFence:
         std::atomic_thread_fence(std::memory_order_seq_cst);
+        if constexpr (kObserved) {
+          if (weak_ != nullptr) {
+            weak_->Release(warp, active, in.extra == kFenceOfBlock);
+            weak_->Acquire(warp, active);
+          }
+        }
         ++pc;
         continue;
       case Op::kActiveMask:
@@ -403,12 +525,16 @@ restart:
         spinning_ = synchronising_;
         synchronising_ = false;
         if (credit_ <= 0) return Stop::kYield;
+        if constexpr (kObserved) {
+          if (--slice_ < 0) return Stop::kPreempted;
+        }
         if (split.lanes != lanes) goto restart;
         continue;
       }
       case Op::kNanosleep:
         retire(in);
         split.pc = pc + 1;
+        virtual_ns_ += kNanosleepNs;
         credit_ = 0;
         spinning_ = true;
         return Stop::kYield;
@@ -433,12 +559,18 @@ restart:
       case Op::kExit:
         retire(in);
         split.pc = pc + 1;
+        if constexpr (kObserved) {
+          if (weak_ != nullptr) weak_->Release(warp, active, true);
+        }
         Exit(warp, split, active);
         return Stop::kReschedule;
       case Op::kBarrier:
         leave_before(pc);
         KeepLanes(warp, split, active, pc);
         warp.instructions += static_cast<uint64_t>(__builtin_popcount(active)) * in.counted;
+        if constexpr (kObserved) {
+          if (weak_ != nullptr) weak_->Release(warp, active, true);
+        }
         if (!ArriveAtBarrier(warp, split, in)) goto fault_retired;
         if (split.state != Split::State::kReady || active != lanes) return Stop::kReschedule;
         goto restart;
@@ -451,14 +583,24 @@ restart:
         leave_before(pc);
         KeepLanes(warp, split, active, pc);
         warp.instructions += static_cast<uint64_t>(__builtin_popcount(active)) * in.counted;
+        if constexpr (kObserved) {
+          if (weak_ != nullptr && in.op == Op::kWarpSync) weak_->Release(warp, active, true);
+        }
         if (!WarpOperate(warp, split, in) || active != lanes) return Stop::kReschedule;
         pc = split.pc;
         run_start = code[pc].ordinal;
         continue;
       case Op::kExtended:
         split.pc = pc;
+        if constexpr (kObserved) {
+          if (weak_ != nullptr && in.fn.extended->AccessesMemory())
+            weak_->Synchronise(warp, active);
+        }
         switch (in.fn.extended->Execute(*this, warp, split, in, active)) {
           case ExtendedOperation::Step::kDone:
+            if constexpr (kObserved) {
+              if (weak_ != nullptr && in.fn.extended->AccessesMemory()) weak_->Acquire(warp, active);
+            }
             ++pc;
             continue;
           case ExtendedOperation::Step::kFault:
@@ -489,5 +631,8 @@ restart:
     return Stop::kFault;
   }
 }
+
+template Machine::Stop Machine::Execute<false>(Warp& warp, Split& split);
+template Machine::Stop Machine::Execute<true>(Warp& warp, Split& split);
 
 }  // namespace ops_debug::emulator

@@ -3,7 +3,9 @@
 #include <cstdio>
 #include <cstring>
 
+#include "emulator/lane_elements.h"
 #include "emulator/machine.h"
+#include "emulator/pending_copies.h"
 
 namespace ops_debug::emulator {
 namespace {
@@ -43,6 +45,8 @@ void GatherInto(uint32_t register_shift, std::byte* const* pointers, size_t offs
   }
 }
 
+}  // namespace
+
 void GatherElement(const MemoryAccess& access, std::byte* const* pointers, size_t offset, void* out,
                    uint32_t lanes) {
   const uint32_t shift = access.register_shift;
@@ -60,6 +64,8 @@ void GatherElement(const MemoryAccess& access, std::byte* const* pointers, size_
       return GatherInto<uint64_t>(shift, pointers, offset, out, lanes);
   }
 }
+
+namespace {
 
 template <class E, class R>
 void Scatter(std::byte* const* pointers, size_t offset, const void* in, uint32_t lanes) {
@@ -86,6 +92,8 @@ void ScatterFrom(uint32_t register_shift, std::byte* const* pointers, size_t off
   }
 }
 
+}  // namespace
+
 void ScatterElement(const MemoryAccess& access, std::byte* const* pointers, size_t offset,
                     const void* in, uint32_t lanes) {
   switch (access.element_shift) {
@@ -100,9 +108,12 @@ void ScatterElement(const MemoryAccess& access, std::byte* const* pointers, size
   }
 }
 
+namespace {
+
 std::string_view SpaceName(Space space) {
   switch (space) {
     case Space::kShared:
+    case Space::kSharedCluster:
       return "shared";
     case Space::kLocal:
       return "local";
@@ -161,10 +172,11 @@ bool StorePacked(const LaneSupport& lanes, const MemoryAccess& access, std::byte
 
 bool Machine::FailAccess(Warp& warp, Space space, uint64_t address, uint32_t lane, uint32_t bytes) {
   if (space == Space::kGeneric) {
-    if (InWindow(address, kSharedWindow)) space = Space::kShared;
+    if (IsSharedGeneric(address)) space = Space::kSharedCluster;
     if (InWindow(address, kLocalWindow)) space = Space::kLocal;
     if (InWindow(address, kParameterWindow)) space = Space::kParameter;
-    if (space != Space::kGeneric) address &= kWindowMask;
+    if (space == Space::kSharedCluster) address -= kSharedWindow;
+    if (space != Space::kGeneric && space != Space::kSharedCluster) address &= kWindowMask;
   }
   std::string text = std::to_string(bytes) + "-byte access to " + std::string(SpaceName(space)) +
                      " address " + Hex(address);
@@ -174,6 +186,12 @@ bool Machine::FailAccess(Warp& warp, Space space, uint64_t address, uint32_t lan
   }
   switch (space) {
     case Space::kShared:
+    case Space::kSharedCluster:
+      if (address >> kWindowShift != 0) {
+        LaunchError::Code code;
+        text += DescribeSharedAddress(warp, space, address, &code);
+        return Fail(code, warp, lane, std::move(text));
+      }
       text += ", outside the block's " + std::to_string(launch_.shared_limit_bytes) +
               " bytes of shared memory";
       break;
@@ -198,9 +216,11 @@ std::byte* Machine::ResolveLane(Warp& warp, Space space, uint64_t address, uint3
   if (space == Space::kGeneric) {
     if (address - kSharedWindow >= kWindowsEnd - kSharedWindow) {
       space = Space::kGlobal;
+    } else if (IsSharedGeneric(address)) {
+      space = Space::kSharedCluster;
+      address -= kSharedWindow;
     } else {
-      space = InWindow(address, kSharedWindow)      ? Space::kShared
-              : InWindow(address, kLocalWindow)     ? Space::kLocal
+      space = InWindow(address, kLocalWindow)       ? Space::kLocal
               : InWindow(address, kParameterWindow) ? Space::kParameter
                                                     : Space::kGlobal;
       if (space != Space::kGlobal) address &= kWindowMask;
@@ -209,7 +229,14 @@ std::byte* Machine::ResolveLane(Warp& warp, Space space, uint64_t address, uint3
   const auto within = [&](uint64_t limit) { return bytes <= limit && address <= limit - bytes; };
   switch (space) {
     case Space::kShared:
-      return within(launch_.shared_limit_bytes) ? warp.block->shared.data() + address : nullptr;
+    case Space::kSharedCluster: {
+      if (within(launch_.shared_limit_bytes)) return warp.block->shared.data() + address;
+      uint64_t offset = 0;
+      Block* const block = SharedBlock(warp, space, address, &offset);
+      address = offset;
+      return block != nullptr && within(launch_.shared_limit_bytes) ? block->shared.data() + offset
+                                                                    : nullptr;
+    }
     case Space::kLocal:
       return within(launch_.local_limit_bytes) ? LocalRow(warp, lane) + address : nullptr;
     case Space::kParameter:
@@ -244,6 +271,12 @@ bool Machine::Resolve(Warp& warp, Space space, const uint64_t* addresses, uint32
 // Generic addresses that all lie in one window or all in global memory are accessed as such.
 Space Machine::SettleSpace(Space space, uint64_t* addresses, uint32_t active) const {
   if (space == Space::kConst) return Space::kGlobal;
+  if (space == Space::kSharedCluster) {
+    uint64_t others = 0;
+    for (uint32_t i = 0; i < kWarpLanes; ++i)
+      others |= ((active >> i) & 1) != 0 ? addresses[i] >> kWindowShift : 0;
+    return others == 0 ? Space::kShared : space;
+  }
   if (space != Space::kGeneric) return space;
   const uint64_t first = addresses[__builtin_ctz(active)];
   if (first - kSharedWindow >= kWindowsEnd - kSharedWindow) {
@@ -379,6 +412,7 @@ void Machine::StoreFrame(Warp& warp, Frame& frame, const Instruction& in, uint32
   }
 }
 
+// cp.async: checks the addresses; the bytes move when the thread waits (pending_copies.h).
 bool Machine::CopyAsync(Warp& warp, Frame& frame, const Instruction& in, uint32_t active) {
   const AsyncCopy& copy = *in.fn.copy;
   const uint32_t bytes = copy.source.access_bytes();
@@ -393,6 +427,9 @@ bool Machine::CopyAsync(Warp& warp, Frame& frame, const Instruction& in, uint32_
   const auto* source_bytes = copy.source_bytes == kNoRef
                                  ? nullptr
                                  : reinterpret_cast<const uint32_t*>(At(frame, copy.source_bytes));
+  CopyRow row;
+  row.lanes = active;
+  row.bytes = bytes;
   for (uint32_t m = active; m != 0; m &= m - 1) {
     const auto lane = static_cast<uint32_t>(__builtin_ctz(m));
     std::byte* const target = ResolveLane(warp, Space::kShared, targets[lane], lane, bytes, true);
@@ -404,10 +441,12 @@ bool Machine::CopyAsync(Warp& warp, Frame& frame, const Instruction& in, uint32_
       const std::byte* const source =
           ResolveLane(warp, Space::kGlobal, sources[lane], lane, bytes, false);
       if (source == nullptr) return FailAccess(warp, Space::kGlobal, sources[lane], lane, bytes);
-      std::memcpy(target, source, copied);
+      row.source[lane] = source;
     }
-    std::memset(target + copied, 0, bytes - copied);
+    row.target[lane] = target;
+    row.copied[lane] = static_cast<uint8_t>(copied);
   }
+  Copies(warp).Start(warp, row);
   return true;
 }
 

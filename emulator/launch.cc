@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "emulator/deadlock_text.h"
 #include "emulator/machine.h"
 
 namespace ops_debug::emulator {
@@ -35,7 +36,12 @@ class FloatEnvironment {
 void Work(Launch& launch) {
   const FloatEnvironment environment;
   try {
-    Machine(launch).Work();
+    Machine machine(launch);
+    if (launch.schedule_seed != 0) {
+      machine.Explore();
+    } else {
+      machine.Work();
+    }
   } catch (const std::bad_alloc&) {
     const std::lock_guard lock(launch.mutex);
     launch.failed_block.store(0);
@@ -46,7 +52,11 @@ void Work(Launch& launch) {
 
 void RunWorkers(Launch& launch, uint64_t workers) {
   if (workers == 0) workers = std::max(1u, std::thread::hardware_concurrency());
-  workers = std::min(workers, launch.block_count);
+  workers = std::min(workers, launch.cluster_count);
+  if (launch.resident_limit != 0)
+    workers =
+        std::min(workers, std::max<uint64_t>(1, launch.resident_limit / launch.cluster_blocks));
+  if (launch.schedule_seed != 0) workers = 1;
   std::vector<std::thread> threads;
   for (uint64_t i = 1; i < workers; ++i) {
     try {
@@ -73,13 +83,18 @@ LaunchOutcome Run(const Program& program, const Kernel& kernel, const LaunchConf
   launch.block_count = static_cast<uint64_t>(config.grid.x) * config.grid.y * config.grid.z;
   launch.threads_per_block = config.block.x * config.block.y * config.block.z;
   launch.warps_per_block = (launch.threads_per_block + kWarpLanes - 1) / kWarpLanes;
-  if (launch.block_count == 0 || launch.threads_per_block == 0) return outcome;
+  launch.cluster = config.cluster;
+  launch.cluster_blocks = config.cluster.x * config.cluster.y * config.cluster.z;
+  if (launch.block_count == 0 || launch.threads_per_block == 0 || launch.cluster_blocks == 0)
+    return outcome;
+  launch.cluster_count = launch.block_count / launch.cluster_blocks;
   launch.dynamic_shared_bytes = config.dynamic_shared_bytes;
   launch.total_shared_bytes = config.dynamic_shared_bytes == 0
                                   ? kernel.attributes.static_shared_bytes
                                   : kernel.dynamic_shared_offset + config.dynamic_shared_bytes;
   launch.shared_limit_bytes = (launch.total_shared_bytes + kSharedGranuleBytes - 1) /
                               kSharedGranuleBytes * kSharedGranuleBytes;
+  if (kernel.uses_reserved_shared) launch.shared_limit_bytes += kReservedSharedBytes;
   launch.local_limit_bytes = kernel.local_limit_bytes;
   // Rows of different lanes should not all fall into the same cache set.
   launch.local_stride_bytes = kernel.local_limit_bytes == 0 ? 0 : kernel.local_limit_bytes + 64;
@@ -92,7 +107,12 @@ LaunchOutcome Run(const Program& program, const Kernel& kernel, const LaunchConf
   launch.page_map = memory.page_map();
   launch.lanes = &SelectLanes().support();
   launch.grid_id = next_grid.fetch_add(1);
+  launch.resident_limit = config.resident_blocks;
+  launch.host_accessible = config.host_accessible;
+  launch.schedule_seed = config.schedule_seed;
   launch.cooperative = config.cooperative;
+  launch.explicit_cluster = config.explicit_cluster;
+  launch.instruction_limit = config.instruction_limit;
 
   if (launch.cooperative) {
     launch.grid_workspace = memory.Allocate(kGridWorkspaceBytes);
@@ -107,6 +127,13 @@ LaunchOutcome Run(const Program& program, const Kernel& kernel, const LaunchConf
     std::fwrite(text.data(), 1, text.size(), stdout);
   if (!launch.outputs.empty()) std::fflush(stdout);
   outcome.thread_instructions = launch.instructions.load();
+  if (launch.is_deadlocked.load() && launch.failed_block.load() == ~0ull) {
+    if (launch.schedule_seed == 0)
+      launch.unstarted =
+          launch.cluster_count - std::min(launch.next_cluster.load(), launch.cluster_count);
+    outcome.ok = false;
+    outcome.error = {LaunchError::Code::kDeadlock, DescribeLaunchDeadlock(launch)};
+  }
   if (launch.failed_block.load() != ~0ull) {
     outcome.ok = false;
     outcome.error = launch.error;

@@ -6,8 +6,10 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -19,6 +21,8 @@
 #include "emulator/executor.h"
 #include "emulator/extended_operation.h"
 #include "emulator/program.h"
+#include "emulator/read_set.h"
+#include "emulator/schedule.h"
 
 namespace ops_debug::emulator {
 
@@ -60,10 +64,36 @@ struct Split {
   State state = State::kReady;
   uint8_t barrier = 0;
   uint32_t members = 0;  // kWarpSync: lanes it waits for
+  bool timed_out = false;  // kWaiting before: woken by the scheduler although not Ready (GivesUp)
   uint64_t last_run = 0;
 };
 
 struct Block;
+
+// How far a warp is with its wgmma instructions (matrix_warpgroup.h).
+struct WarpgroupProgress {
+  uint64_t issued = 0;              // wgmma.mma_async that this warp has executed
+  std::vector<uint64_t> committed;  // value of `issued` at each open wgmma.commit_group
+};
+
+// Recognises a warp that goes round in circles (stall.cc).
+struct StallWatch {
+  uint64_t hash = 0;     // of its state when it was saved
+  uint64_t clock = 0;    // Machine::clock_ then
+  uint64_t changes = 0;  // Launch::changes then
+  uint64_t samples = 0, limit = 1;
+  uint64_t latest_hash = 0;
+  uint64_t stuck_at = 0;  // Launch::changes + 1 while it cannot go on unless memory changes
+};
+
+// The last access that could have waited for another thread.
+struct SpinAccess {
+  const Function* function = nullptr;
+  uint32_t statement = 0;
+  uint32_t bytes = 0;
+  const std::byte* pointer = nullptr;
+  bool is_shared = false;
+};
 
 struct Warp {
   Block* block = nullptr;
@@ -75,6 +105,12 @@ struct Warp {
   alignas(kLaneArrayAlignment) uint32_t thread_index[3][kWarpLanes];
   std::byte* local = nullptr;
   uint64_t instructions = 0;  // lanes times instructions
+  StallWatch watch;
+  SpinAccess spin;
+  uint64_t local_changes = 0;  // counted while observed
+  uint64_t priority = 0;       // in a chosen schedule
+  uint64_t stack_bytes[kWarpLanes] = {};  // that alloca took of each lane's local memory
+  WarpgroupProgress warpgroup;
 
   uint32_t gone() const { return exited | ~exists; }
 };
@@ -98,12 +134,19 @@ struct Fault {
 };
 
 struct Launch;
+struct Cluster;
+struct BlockView;
+class ClusterOrder;
+class Machine;
+class PendingCopies;
 
 struct Block {
   static constexpr uint32_t kBarriers = 16;
   Block(const Launch& launch, uint32_t warp_count);
   Launch const* launch = nullptr;
-  uint64_t number = 0;
+  Cluster* cluster = nullptr;  // never null: a launch without clusters has clusters of one block
+  uint32_t cluster_rank = 0;   // %cluster_ctarank
+  uint64_t number = 0;         // in the order in which blocks start: cluster by cluster, by rank
   uint32_t index[3] = {};
   std::vector<std::unique_ptr<Warp>> warps;
   LaneBuffer shared;
@@ -111,6 +154,39 @@ struct Block {
   Barrier barriers[kBarriers];
   std::string output;  // of printf
   uint32_t idle_yields = 0;
+  BlockView* view = nullptr;  // owned by the WeakMemory of a chosen schedule
+  bool ended = false;  // its shared memory can no longer be reached from other blocks
+};
+
+// Blocks that are resident together, on one host thread. All of them keep their shared memory until
+// the last one has ended.
+struct Cluster {
+  uint64_t number = 0;
+  uint32_t index[3] = {};       // %clusterid
+  std::vector<Block*> blocks;   // by rank; also those that have ended
+  uint32_t unfinished = 0;      // blocks
+  // barrier.cluster: lanes that have arrived in the phase that is not complete, by rank and warp.
+  std::vector<uint32_t> arrived;
+  // Asynchronous copies that have been started but not performed (pending_copies.h); null until the
+  // first one.
+  std::shared_ptr<PendingCopies> copies;
+
+  uint32_t& ArrivedLanes(const Warp& warp) {
+    const Block& block = *warp.block;
+    return arrived[block.cluster_rank * block.warps.size() + warp.index];
+  }
+};
+
+// Threads that wait at one place for the same thing, for the explanation of a deadlock.
+struct WaitGroup {
+  const Function* function = nullptr;
+  uint32_t statement = 0;
+  Split::State state = Split::State::kReady;
+  uint8_t barrier = 0;
+  uint64_t threads = 0, blocks = 0;
+  uint64_t last_block = ~0ull;
+  std::string first;   // "block (0,0,0), thread (1,0,0)"
+  std::string reason;  // of the first
 };
 
 // What all host threads of one launch share.
@@ -118,7 +194,10 @@ struct Launch {
   const Program::Impl* program = nullptr;
   const Kernel* kernel = nullptr;
   Dim3 grid, block;
+  Dim3 cluster;                 // blocks per cluster
+  uint32_t cluster_blocks = 1;  // product of cluster
   uint64_t block_count = 0;
+  uint64_t cluster_count = 0;
   uint32_t threads_per_block = 0;
   uint32_t warps_per_block = 0;
   uint32_t dynamic_shared_bytes = 0;
@@ -136,10 +215,29 @@ struct Launch {
   uint64_t grid_id = 0;
   uint64_t grid_workspace = 0;  // cooperative launches: two zero words in device memory
   bool cooperative = false;
+  uint64_t instruction_limit = 0;
+  bool explicit_cluster = false;  // %is_explicit_cluster
 
-  std::atomic<uint64_t> next_block{0};
+  std::atomic<uint64_t> next_cluster{0};
   std::atomic<uint64_t> failed_block{~0ull};  // lowest block that failed; later ones need not go on
   std::atomic<uint64_t> instructions{0};
+  uint64_t resident_limit = 0;  // blocks on the device at a time
+  std::function<bool(uint64_t)> host_accessible;
+  uint64_t schedule_seed = 0;
+  std::atomic<uint64_t> resident_blocks{0};
+  // Grows with every event after which threads that wait could go on; memory counts only while
+  // observed, and where somebody has read it.
+  std::atomic<uint64_t> changes{0};
+  std::atomic<bool> is_deadlocked{false};
+  ReadSet reads;  // by observed warps
+  // Guarded by mutex: the value of `changes` at which every block of a machine was stuck.
+  std::unordered_map<const Machine*, uint64_t> stuck;
+  uint64_t machines = 0;  // that have blocks; guarded by mutex
+  uint64_t all_stuck_at = ~0ull;
+  std::chrono::steady_clock::time_point all_stuck_since;
+  std::vector<WaitGroup> waits;    // of a deadlock; guarded by mutex
+  uint64_t deadlocked_blocks = 0;  // guarded by mutex
+  uint64_t unstarted = 0;          // clusters, when it deadlocked
   std::mutex mutex;
   LaunchError error;                                      // of failed_block
   std::vector<std::pair<uint64_t, std::string>> outputs;  // printf text by block
@@ -150,6 +248,8 @@ class Machine {
   explicit Machine(Launch& launch);
   // Takes blocks from the launch until there are none.
   void Work();
+  // The same in the schedule that Launch::schedule_seed chooses; the launch's only machine.
+  void Explore();
 
   // ---- for extended operations as well
   const Launch& launch() const { return launch_; }
@@ -157,12 +257,24 @@ class Machine {
   // What the running lanes just saw can change only through other threads (a failed test_wait): the
   // next backward jump counts as spinning.
   void MarkSynchronising() { synchronising_ = true; }
+  // barrier.cluster.arrive of lanes that have not yet arrived in this phase.
+  void ArriveAtClusterBarrier(Warp& warp, uint32_t lanes);
   bool Resolve(Warp& warp, Space space, const uint64_t* addresses, uint32_t active, uint32_t bytes,
                bool is_write, std::byte** pointers);
   std::byte* ResolveLane(Warp& warp, Space space, uint64_t address, uint32_t lane, uint32_t bytes,
                          bool is_write);
   bool FailAccess(Warp& warp, Space space, uint64_t address, uint32_t lane, uint32_t bytes);
   bool Fail(LaunchError::Code code, Warp& warp, uint32_t lane, std::string text);
+  // The block that a shared address (kShared, kSharedCluster) or the shared part of a generic one
+  // names, null if there is none or it has ended; `offset` is the address in its shared memory.
+  static Block* SharedBlock(const Warp& warp, Space space, uint64_t address, uint64_t* offset);
+  // ", which is in the shared memory of ...": why such an address cannot be accessed.
+  std::string DescribeSharedAddress(const Warp& warp, Space space, uint64_t address,
+                                    LaunchError::Code* code) const;
+  PendingCopies& Copies(const Warp& warp);
+  // Performs all copies that blocks of `block`'s cluster have started (pending_copies.cc); false if
+  // there were none.
+  static bool PerformCopies(Block& block);
 
   static std::byte* At(Frame& frame, Ref ref) {
     return (ref & kConstantBit) != 0
@@ -185,12 +297,23 @@ class Machine {
   }
 
  private:
-  enum class Stop : uint8_t { kReschedule, kYield, kFault, kBlocked, kFinished };
+  enum class Stop : uint8_t {
+    kReschedule,
+    kYield,
+    kPreempted,  // the slice of a chosen schedule is over
+    kFault,
+    kBlocked,
+    kFinished,
+  };
 
   // ---- scheduler.cc
-  std::unique_ptr<Block> StartBlock(uint64_t number);
+  Cluster* StartCluster(uint64_t number);
+  void StartBlock(Block& block);
+  void EndBlock(Block& block);
   Stop RunBlock(Block& block);
   Stop RunWarp(Warp& warp);
+  // `stop`, or kFault if the instructions since `before` are more than the launch may have.
+  Stop CountTowardsLimit(Warp& warp, uint64_t before, Stop stop);
   static void MergeSplits(Warp& warp);
   static int PickByPlace(const Warp& warp);
   static int PickByAge(const Warp& warp);
@@ -207,10 +330,56 @@ class Machine {
   void DropLanes(Frame* frame, uint32_t lanes);  // of a frame and its callers
   void ReleaseLanes(Frame* frame, uint32_t lanes);
   void FailDeadlock(Block& block);
+  // Takes the next cluster of the launch if the device has room for it; null if not.
+  Cluster* StartNext();
+
+  // ---- stall.cc: deadlocks
+  Stop ObserveBlock(Block& block);
+  void Sample(Warp& warp);
+  bool IsStuck(const std::vector<Block*>& resident) const;
+  // Lanes that give up waiting after some time do so now; false if there are none for which that
+  // is new.
+  bool GiveUpWaiting(const std::vector<Block*>& resident);
+  // How long what they spin on gets to change from outside of the launch.
+  std::chrono::milliseconds Patience(const std::vector<Block*>& resident) const;
+  // After a round in which only spinning blocks ran. True: the launch is deadlocked.
+  bool LookForDeadlock(const std::vector<Block*>& resident);
+  void DeclareDeadlock() { launch_.is_deadlocked.store(true); }
+  void StopObserving();
+  void CollectWaits(const std::vector<Block*>& resident);
+
+  // ---- explore.cc: chosen schedules
+  struct Residents {
+    std::vector<Block*> blocks;
+    std::vector<Warp*> warps;
+  };
+  bool StartChosen(ClusterOrder& order, Residents& residents);
+  void Sweep(Residents& residents);
+  Warp* ChooseWarp(const std::vector<Warp*>& warps);
+  Stop RunSlice(Warp& warp);
+  Stop CalmDown(ClusterOrder& order, Residents& residents);
+  uint32_t ChooseLanes(uint32_t lanes);  // that make a memory access first
+
+  // ---- observed_access.cc: accesses of observed warps
+  bool LoadObserved(Warp& warp, Frame& frame, const Instruction& in, uint32_t active);
+  void LoadUniformObserved(Warp& warp, Frame& frame, const Instruction& in, uint32_t active);
+  bool StoreObserved(Warp& warp, Frame& frame, const Instruction& in, uint32_t active);
+  bool AtomicObserved(Warp& warp, Frame& frame, const Instruction& in, uint32_t active);
+  // False if no instruction of the function uses what the atomic `in` returns.
+  bool ResultIsUsed(const Function& function, const Instruction& in);
+  static void ForgetResult(Frame& frame, const Instruction& in);
+  void NoteSpin(Warp& warp, const Frame& frame, const Instruction& in, const std::byte* pointer,
+                uint32_t bytes);
+  bool IsLocal(const Warp& warp, const std::byte* pointer) const {
+    return static_cast<size_t>(pointer - warp.block->local.data()) < warp.block->local.size_bytes();
+  }
   void Report(Block& block);
 
   // ---- interpreter.cc
+  // kObserved: accesses go through observed_access.cc, and slices end. The rest is the same code.
+  template <bool kObserved>
   Stop Execute(Warp& warp, Split& split);
+  uint64_t ReadClock();
   void ReadSpecial(const Warp& warp, const Instruction& in, void* out);
   void LoadParameter(const Instruction& in, Frame& frame, uint32_t active);
   void LoadUniform(const Instruction& in, Frame& frame, uint32_t active, const std::byte* source);
@@ -242,6 +411,7 @@ class Machine {
   bool ArriveAtBarrier(Warp& warp, Split& split, const Instruction& in);
   void CheckBarrier(Block& block, uint32_t id);
   void CheckAllBarriers(Block& block);
+  void CheckClusterBarrier(Cluster& cluster);
 
   // ---- device_calls.cc
   bool CallBuiltin(Warp& warp, Split& split, const Function& callee, const CallSite& site);
@@ -255,14 +425,33 @@ class Machine {
   const LaneSupport& lanes_;
   std::unordered_map<const Function*, std::vector<Frame*>> free_frames_;
   std::vector<std::unique_ptr<Frame>> frames_;  // all of them
-  std::vector<std::unique_ptr<Block>> free_blocks_;
+  std::vector<std::unique_ptr<Block>> blocks_;      // all of them
+  std::vector<std::unique_ptr<Cluster>> clusters_;  // all of them
+  std::vector<Cluster*> free_clusters_;
   LaneBuffer scratch_;
   Fault fault_;
+  uint64_t instructions_ = 0;  // of blocks that have ended
   uint64_t clock_ = 0;  // counts scheduling decisions
+  uint64_t executed_ = 0;  // instructions, if there is a limit
   int64_t credit_ = 0;  // backward jumps until the running split must yield
   bool synchronising_ =
       false;  // an access that can wait for other threads happened since the last backward jump
   bool spinning_ = false;  // the last yield came from such a loop
+
+  bool observing_ = false;  // warps are executed observed
+  int64_t slice_ = 0;       // observed: scheduling points until the warp must give way
+  bool reads_clock_ = false;
+  std::unordered_map<const Instruction*, bool> used_results_;
+  uint64_t gave_up_at_ = ~0ull;
+  std::chrono::steady_clock::time_point last_event_;
+  std::chrono::milliseconds suspicion_{100};  // how long all spin before they are observed
+
+  // Of a chosen schedule.
+  std::unique_ptr<Schedule> schedule_;
+  std::unique_ptr<WeakMemory> weak_;
+  bool lanes_may_part_ = true;  // a warp's accesses may be made by some of its lanes first
+  uint64_t virtual_ns_ = 0;  // what the clocks show
+  uint64_t clock_step_ns_ = 40;
 };
 
 }  // namespace ops_debug::emulator

@@ -5,6 +5,9 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <iterator>
+
 namespace ops_debug::emulator {
 namespace {
 
@@ -96,20 +99,36 @@ bool DeviceMemory::Free(uint64_t address) {
   return true;
 }
 
+bool DeviceMemory::SetAllocationAccessible(uint64_t address, bool accessible) {
+  const std::lock_guard lock(mutex_);
+  const auto found = live_.find(address);
+  if (found == live_.end()) return false;
+  SetPages(address, RoundToPages(found->second), accessible ? 1 : 0);
+  return true;
+}
+
 bool DeviceMemory::Find(uint64_t address, uint64_t* base, uint64_t* size_bytes) const {
   const std::lock_guard lock(mutex_);
-  auto above = live_.upper_bound(address);
-  if (above == live_.begin()) return false;
-  const auto& [start, bytes] = *--above;
-  if (address - start >= bytes) return false;
-  if (base != nullptr) *base = start;
-  if (size_bytes != nullptr) *size_bytes = bytes;
-  return true;
+  for (const auto* ranges : {&live_, &mappings_}) {
+    auto above = ranges->upper_bound(address);
+    if (above == ranges->begin()) continue;
+    const auto& [start, bytes] = *--above;
+    if (address - start >= bytes) continue;
+    if (base != nullptr) *base = start;
+    if (size_bytes != nullptr) *size_bytes = bytes;
+    return true;
+  }
+  return false;
 }
 
 uint64_t DeviceMemory::allocated_bytes() const {
   const std::lock_guard lock(mutex_);
   return allocated_bytes_;
+}
+
+void DeviceMemory::CountAllocated(int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  allocated_bytes_ += static_cast<uint64_t>(bytes);
 }
 
 void DeviceMemory::RegisterHostRange(uint64_t address, uint64_t size_bytes) {
@@ -130,17 +149,130 @@ bool DeviceMemory::InHostRange(uint64_t address, uint64_t size_bytes) const {
   return address - start < bytes && size_bytes <= bytes - (address - start);
 }
 
-bool DeviceMemory::Accessible(uint64_t address, uint64_t size_bytes) const {
-  if (size_bytes == 0) return true;
+uint64_t DeviceMemory::ReserveAddresses(uint64_t size_bytes, uint64_t alignment_bytes) {
+  if (size_bytes == 0 || size_bytes > arena_bytes_) return 0;
+  const std::lock_guard lock(mutex_);
+  // Freed reservations are ordinary free blocks; one serves again if it happens to be aligned.
+  const auto fitting = free_.lower_bound(size_bytes);
+  const bool aligned = fitting != free_.end() && fitting->second % alignment_bytes == 0;
+  uint64_t base = aligned ? TakeFreeBlock(size_bytes) : 0;
+  if (base == 0) {
+    base = (next_ + alignment_bytes - 1) & ~(alignment_bytes - 1);
+    const uint64_t end = arena_base_ + arena_bytes_;
+    if (base < next_ || base > end || end - base < size_bytes + kGuardBytes) return 0;
+    next_ = base + size_bytes + kGuardBytes;
+  }
+  reservations_.emplace(base, size_bytes);
+  return base;
+}
+
+bool DeviceMemory::FreeReservation(uint64_t address) {
+  const std::lock_guard lock(mutex_);
+  const auto found = reservations_.find(address);
+  if (found == reservations_.end()) return false;
+  const auto mapping = mappings_.lower_bound(address);
+  if (mapping != mappings_.end() && mapping->first - address < found->second) return false;
+  free_.emplace(found->second, address);
+  reservations_.erase(found);
+  return true;
+}
+
+bool DeviceMemory::InReservation(uint64_t address, uint64_t size_bytes) const {
+  const std::lock_guard lock(mutex_);
+  auto above = reservations_.upper_bound(address);
+  if (above == reservations_.begin()) return false;
+  const auto& [start, bytes] = *--above;
+  return address - start < bytes && size_bytes <= bytes - (address - start);
+}
+
+bool DeviceMemory::Map(uint64_t address, uint64_t size_bytes, int file, uint64_t offset) {
+  const std::lock_guard lock(mutex_);
+  const auto next = mappings_.lower_bound(address);
+  if (next != mappings_.end() && next->first - address < size_bytes) return false;
+  if (next != mappings_.begin()) {
+    const auto& [start, bytes] = *std::prev(next);
+    if (address - start < bytes) return false;
+  }
+  void* place = mmap(reinterpret_cast<void*>(address), size_bytes, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_FIXED, file, static_cast<off_t>(offset));
+  if (place == MAP_FAILED) return false;
+  mappings_.emplace(address, size_bytes);
+  return true;
+}
+
+bool DeviceMemory::Unmap(uint64_t address, uint64_t size_bytes) {
+  const std::lock_guard lock(mutex_);
+  const auto first = mappings_.find(address);
+  auto behind = first;
+  uint64_t end = address;
+  while (behind != mappings_.end() && behind->first == end && end - address < size_bytes) {
+    end += behind->second;
+    ++behind;
+  }
+  if (end - address != size_bytes) return false;
+  SetPages(address, size_bytes, 0);
+  // The arena's own memory again, untouched.
+  void* place = mmap(reinterpret_cast<void*>(address), size_bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  if (place == MAP_FAILED) return false;
+  mappings_.erase(first, behind);
+  return true;
+}
+
+bool DeviceMemory::IsMapped(uint64_t address, uint64_t size_bytes) const {
+  const std::lock_guard lock(mutex_);
+  return IsCovered(address, size_bytes);
+}
+
+bool DeviceMemory::IsCovered(uint64_t address, uint64_t size_bytes) const {
+  auto above = mappings_.upper_bound(address);
+  if (above == mappings_.begin()) return false;
+  --above;
+  uint64_t end = address;
+  while (above != mappings_.end() && above->first <= end) {
+    end = above->first + above->second;
+    if (end >= address + size_bytes) return true;
+    ++above;
+  }
+  return false;
+}
+
+bool DeviceMemory::SetAccessible(uint64_t address, uint64_t size_bytes, bool accessible) {
+  const std::lock_guard lock(mutex_);
+  if (!IsCovered(address, size_bytes)) return false;
+  SetPages(address, size_bytes, accessible ? 1 : 0);
+  return true;
+}
+
+void DeviceMemory::SetPeer(const DeviceMemory& peer, bool accessible) {
+  const std::lock_guard lock(mutex_);
+  if (accessible) {
+    peers_.insert(&peer);
+  } else {
+    peers_.erase(&peer);
+  }
+}
+
+bool DeviceMemory::InPeer(uint64_t address, uint64_t size_bytes) const {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(peers_.begin(), peers_.end(), [&](const DeviceMemory* peer) {
+    return peer->InOwnPages(address, size_bytes);
+  });
+}
+
+bool DeviceMemory::InOwnPages(uint64_t address, uint64_t size_bytes) const {
   const uint64_t first = address - arena_base_;
   const uint64_t last = first + size_bytes - 1;
-  if (first >= arena_bytes_ || last >= arena_bytes_ || last < first) {
-    return InHostRange(address, size_bytes);
-  }
+  if (first >= arena_bytes_ || last >= arena_bytes_ || last < first) return false;
   for (uint64_t page = first / kPageBytes; page <= last / kPageBytes; ++page) {
     if (page_map_[page] == 0) return false;
   }
   return true;
+}
+
+bool DeviceMemory::Accessible(uint64_t address, uint64_t size_bytes) const {
+  if (size_bytes == 0 || InOwnPages(address, size_bytes)) return true;
+  return InHostRange(address, size_bytes) || InPeer(address, size_bytes);
 }
 
 }  // namespace ops_debug::emulator

@@ -29,6 +29,7 @@ Builtin FindBuiltin(std::string_view name) {
   if (name == "__assertfail") return Builtin::kAssertFail;
   if (name == "malloc") return Builtin::kMalloc;
   if (name == "free") return Builtin::kFree;
+  if (name == "cudaGraphSetConditional") return Builtin::kSetConditional;
   return Builtin::kUnknown;
 }
 
@@ -42,6 +43,8 @@ struct Mentions {
   std::unordered_set<uint32_t> functions;
   std::unordered_set<uint32_t> shared;
   bool calls_indirectly = false;
+  bool has_alloca = false;
+  bool uses_reserved_shared = false;
 };
 
 class Loader {
@@ -74,6 +77,27 @@ class Loader {
       function.has_body = source->has_body;
       function.builtin = source->has_body ? Builtin::kNone : FindBuiltin(source->name);
       function.source = source;
+    }
+    NameAliases();
+  }
+
+  // `.alias fA, fB;`: both names stand for the function fB (PTX ISA 9.0, section 11.7).
+  void NameAliases() {
+    for (const ptx::Item& item : program_.module.items) {
+      const auto* raw = std::get_if<ptx::RawDirective>(&item);
+      if (raw == nullptr || !raw->text.starts_with(".alias")) continue;
+      std::string_view text = raw->text.substr(6);
+      const auto take = [&text] {
+        text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n,"), text.size()));
+        const size_t end = std::min(text.find_first_of(" \t\r\n,;"), text.size());
+        const std::string_view name = text.substr(0, end);
+        text.remove_prefix(end);
+        return name;
+      };
+      const std::string_view alias = take();
+      const auto aliasee = program_.function_index.find(take());
+      if (aliasee != program_.function_index.end())
+        program_.function_index[alias] = aliasee->second;
     }
   }
 
@@ -208,6 +232,9 @@ class Loader {
   void MentionOperand(const ptx::Operand& operand,
                       const std::unordered_map<std::string_view, Symbol>& body, bool is_call,
                       Mentions& mentions) {
+    if (operand.kind == ptx::Operand::Kind::kSpecialRegister &&
+        operand.text.starts_with("%reserved_smem_offset"))
+      mentions.uses_reserved_shared = true;
     if (operand.kind == ptx::Operand::Kind::kSymbol)
       MentionSymbol(operand.text, body, is_call, mentions);
     for (const ptx::Operand& child : operand.children)
@@ -233,6 +260,7 @@ class Loader {
       const auto* instruction = std::get_if<ptx::Instruction>(&statement);
       if (instruction == nullptr) continue;
       const bool is_call = instruction->opcode == "call";
+      if (instruction->opcode == "alloca") mentions.has_alloca = true;
       for (const ptx::Operand& operand : instruction->operands) {
         if (is_call && operand.IsRegister()) mentions.calls_indirectly = true;
         MentionOperand(operand, body, is_call, mentions);
@@ -251,6 +279,7 @@ class Loader {
     for (size_t i = 0; i < reached.size(); ++i) {
       const Mentions& mentions = mentions_[reached[i]];
       for (uint32_t function : mentions.functions) add(function);
+      if (mentions.has_alloca) *unbounded = true;
       if (mentions.calls_indirectly) {
         *unbounded = true;
         for (uint32_t function : address_taken_) add(function);
@@ -271,8 +300,28 @@ class Loader {
         kernel->attributes.parameter_bytes = parameter.offset_bytes + parameter.size_bytes;
       }
       kernel->attributes.max_threads_per_block = MaxThreads(source);
+      ReadClusterDirectives(source, &kernel->attributes);
       PlaceShared(*kernel);
       program_.kernels.push_back(std::move(kernel));
+    }
+  }
+
+  // .reqnctapercluster nx, ny, nz; .explicitcluster; .maxclusterrank n.
+  static void ReadClusterDirectives(const ptx::Function& source, KernelAttributes* attributes) {
+    for (std::string_view directive : source.directives) {
+      uint32_t numbers[3] = {0, 1, 1};
+      size_t count = 0;
+      bool in_number = false;
+      for (const char c : directive) {
+        const bool digit = c >= '0' && c <= '9';
+        if (digit && !in_number && count < 3) numbers[count++] = 0;
+        if (digit) numbers[count - 1] = numbers[count - 1] * 10 + static_cast<uint32_t>(c - '0');
+        in_number = digit;
+      }
+      if (directive.starts_with(".reqnctapercluster"))
+        attributes->required_cluster = {numbers[0], numbers[1], numbers[2]};
+      if (directive.starts_with(".explicitcluster")) attributes->cluster_must_be_set = true;
+      if (directive.starts_with(".maxclusterrank")) attributes->max_cluster_rank = numbers[0];
     }
   }
 
@@ -301,6 +350,8 @@ class Loader {
     bool unbounded = false;
     std::vector<uint32_t> variables;
     for (uint32_t function : Reach(kernel.function, &unbounded)) {
+      kernel.uses_reserved_shared =
+          kernel.uses_reserved_shared || mentions_[function].uses_reserved_shared;
       variables.insert(variables.end(), mentions_[function].shared.begin(),
                        mentions_[function].shared.end());
     }
@@ -422,6 +473,11 @@ std::vector<std::string> Program::UnsupportedInstructions() const {
 
 const KernelAttributes& Program::Attributes(const Kernel& kernel) const {
   return kernel.attributes;
+}
+
+std::string_view Program::Target() const {
+  const auto& targets = impl_->module.targets;
+  return targets.empty() ? std::string_view() : targets.front();
 }
 
 bool Program::FindVariable(std::string_view name, uint64_t* address, uint64_t* size_bytes) const {

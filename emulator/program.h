@@ -52,6 +52,9 @@ class Kernel {
   std::vector<uint32_t> shared_offsets;
   uint32_t dynamic_shared_offset = 0;
   uint64_t local_limit_bytes = 0;  // per thread
+  // Reads %reserved_smem_offset...: the system's part of shared memory must exist, behind the
+  // kernel's own.
+  bool uses_reserved_shared = false;
 };
 
 class Program::Impl {

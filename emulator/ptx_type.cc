@@ -12,18 +12,19 @@ struct Row {
   Class type_class;
 };
 constexpr Row kRows[] = {
-    {Type::kNone, "", 2, Class::kOther},       {Type::kPred, "pred", 2, Class::kOther},
-    {Type::kB8, "b8", 0, Class::kBits},        {Type::kU8, "u8", 0, Class::kUnsigned},
-    {Type::kS8, "s8", 0, Class::kSigned},      {Type::kB16, "b16", 1, Class::kBits},
-    {Type::kU16, "u16", 1, Class::kUnsigned},  {Type::kS16, "s16", 1, Class::kSigned},
-    {Type::kB32, "b32", 2, Class::kBits},      {Type::kU32, "u32", 2, Class::kUnsigned},
-    {Type::kS32, "s32", 2, Class::kSigned},    {Type::kB64, "b64", 3, Class::kBits},
-    {Type::kU64, "u64", 3, Class::kUnsigned},  {Type::kS64, "s64", 3, Class::kSigned},
-    {Type::kF16, "f16", 1, Class::kFloat},     {Type::kBf16, "bf16", 1, Class::kFloat},
-    {Type::kF16x2, "f16x2", 2, Class::kFloat}, {Type::kBf16x2, "bf16x2", 2, Class::kFloat},
-    {Type::kU16x2, "u16x2", 2, Class::kOther}, {Type::kS16x2, "s16x2", 2, Class::kOther},
-    {Type::kTf32, "tf32", 2, Class::kFloat},   {Type::kF32, "f32", 2, Class::kFloat},
-    {Type::kF64, "f64", 3, Class::kFloat},
+    {Type::kNone, "", 2, Class::kOther},         {Type::kPred, "pred", 2, Class::kOther},
+    {Type::kB8, "b8", 0, Class::kBits},          {Type::kU8, "u8", 0, Class::kUnsigned},
+    {Type::kS8, "s8", 0, Class::kSigned},        {Type::kB16, "b16", 1, Class::kBits},
+    {Type::kU16, "u16", 1, Class::kUnsigned},    {Type::kS16, "s16", 1, Class::kSigned},
+    {Type::kB32, "b32", 2, Class::kBits},        {Type::kU32, "u32", 2, Class::kUnsigned},
+    {Type::kS32, "s32", 2, Class::kSigned},      {Type::kB64, "b64", 3, Class::kBits},
+    {Type::kU64, "u64", 3, Class::kUnsigned},    {Type::kS64, "s64", 3, Class::kSigned},
+    {Type::kF16, "f16", 1, Class::kFloat},       {Type::kBf16, "bf16", 1, Class::kFloat},
+    {Type::kF16x2, "f16x2", 2, Class::kFloat},   {Type::kBf16x2, "bf16x2", 2, Class::kFloat},
+    {Type::kU16x2, "u16x2", 2, Class::kOther},   {Type::kS16x2, "s16x2", 2, Class::kOther},
+    {Type::kTf32, "tf32", 2, Class::kFloat},     {Type::kF32, "f32", 2, Class::kFloat},
+    {Type::kF32x2, "f32x2", 3, Class::kFloat},   {Type::kF64, "f64", 3, Class::kFloat},
+    {Type::kE4m3x2, "e4m3x2", 1, Class::kOther}, {Type::kE5m2x2, "e5m2x2", 1, Class::kOther},
 };
 
 const Row& RowOf(Type type) { return kRows[static_cast<size_t>(type)]; }

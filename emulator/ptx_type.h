@@ -31,7 +31,10 @@ enum class Type : uint8_t {
   kS16x2,
   kTf32,
   kF32,
+  kF32x2,
   kF64,
+  kE4m3x2,
+  kE5m2x2,
 };
 
 Type ParseType(std::string_view modifier);  // ".u32" -> kU32; kNone if it is no type

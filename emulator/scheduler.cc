@@ -14,15 +14,15 @@
 
 #include "emulator/fault_text.h"
 #include "emulator/machine.h"
+#include "emulator/pending_copies.h"
 
 namespace ops_debug::emulator {
 namespace {
 
 constexpr size_t kMappedBytes = 1 << 20;
 constexpr int64_t kCredit = 1 << 20;
-// Resident blocks per host thread in launches that are not cooperative, when blocks seem to wait
-// for each other.
-constexpr size_t kResidentBlocks = 1024;
+constexpr int64_t kLimitedCredit = 1 << 10;  // in launches with an instruction limit
+constexpr int64_t kObservedCredit = 1 << 18;
 // A block that yields this often in a row without any sign of waiting is taken to wait after all.
 constexpr uint32_t kIdleYields = 64;
 
@@ -199,6 +199,12 @@ bool Machine::Wake(Warp& warp) {
 Machine::Stop Machine::RunWarp(Warp& warp) {
   uint32_t yields = 0;
   bool by_age = false;
+  // Kept from step to step: a loop that diverges in every round would else never give way.
+  const auto refill_credit = [this] {
+    credit_ = observing_ ? kObservedCredit : kCredit;
+    if (launch_.instruction_limit != 0) credit_ = std::min(credit_, kLimitedCredit);
+  };
+  refill_credit();
   for (;;) {
     if (warp.split_count == 0) return Stop::kFinished;
     if (warp.split_count > 1) MergeSplits(warp);
@@ -206,8 +212,9 @@ Machine::Stop Machine::RunWarp(Warp& warp) {
     if (pick < 0) return Stop::kBlocked;
     by_age = false;
     Split& split = warp.splits[pick];
-    credit_ = kCredit;
-    const Stop stop = Execute(warp, split);
+    const uint64_t before = warp.instructions;
+    const Stop stop = CountTowardsLimit(
+        warp, before, observing_ ? Execute<true>(warp, split) : Execute<false>(warp, split));
     if (stop == Stop::kFault) {
       fault_.warp = warp.index;
       return stop;
@@ -216,7 +223,20 @@ Machine::Stop Machine::RunWarp(Warp& warp) {
     split.last_run = ++clock_;
     if (++yields >= warp.split_count) return Stop::kYield;
     by_age = true;
+    refill_credit();
   }
+}
+
+Machine::Stop Machine::CountTowardsLimit(Warp& warp, uint64_t before, Stop stop) {
+  if (launch_.instruction_limit == 0) return stop;
+  // A step that lets no lane go on counts as well, so that a launch ends in any case.
+  executed_ += std::max<uint64_t>(warp.instructions - before, 1);
+  if (executed_ <= launch_.instruction_limit || stop == Stop::kFault) return stop;
+  fault_.code = LaunchError::Code::kInstructionLimit;
+  fault_.has_place = false;
+  fault_.warp = warp.index;
+  fault_.text = "more than " + std::to_string(launch_.instruction_limit) + " thread-instructions";
+  return Stop::kFault;
 }
 
 Machine::Stop Machine::RunBlock(Block& block) {
@@ -244,6 +264,8 @@ Machine::Stop Machine::RunBlock(Block& block) {
       }
     }
     if (finished == block.warps.size()) return Stop::kFinished;
+    // Asynchronous copies come through at the latest when the block has nothing else to do.
+    if (!any_ready && PerformCopies(block)) continue;
     if (!any_ready && waiting) {
       spinning_ = true;
       return Stop::kYield;
@@ -257,31 +279,22 @@ Machine::Stop Machine::RunBlock(Block& block) {
       continue;
     }
     spinning_ = spinning || ++block.idle_yields >= kIdleYields;
+    if (spinning_) PerformCopies(block);
     return Stop::kYield;
   }
 }
 
-std::unique_ptr<Block> Machine::StartBlock(uint64_t number) {
-  std::unique_ptr<Block> block;
-  if (free_blocks_.empty()) {
-    block = std::make_unique<Block>(launch_, launch_.warps_per_block);
-  } else {
-    block = std::move(free_blocks_.back());
-    free_blocks_.pop_back();
-  }
-  block->number = number;
-  block->index[0] = static_cast<uint32_t>(number % launch_.grid.x);
-  block->index[1] = static_cast<uint32_t>(number / launch_.grid.x % launch_.grid.y);
-  block->index[2] = static_cast<uint32_t>(number / launch_.grid.x / launch_.grid.y);
-  block->output.clear();
-  block->idle_yields = 0;
+void Machine::StartBlock(Block& block) {
+  block.output.clear();
+  block.idle_yields = 0;
+  block.ended = false;
   // What a block finds in shared memory must not depend on which blocks ran here before.
-  std::memset(block->shared.data(), 0, block->shared.size_bytes());
-  for (Barrier& barrier : block->barriers) {
+  std::memset(block.shared.data(), 0, block.shared.size_bytes());
+  for (Barrier& barrier : block.barriers) {
     barrier = Barrier{std::move(barrier.arrived)};
     std::fill(barrier.arrived.begin(), barrier.arrived.end(), 0);
   }
-  for (auto& warp : block->warps) {
+  for (auto& warp : block.warps) {
     warp->exited = 0;
     warp->split_count = 1;
     Split& split = warp->splits[0];
@@ -293,8 +306,67 @@ std::unique_ptr<Block> Machine::StartBlock(uint64_t number) {
     split.frame->local_base = 0;
     split.lanes = warp->exists;
     warp->instructions = 0;
+    std::fill(std::begin(warp->stack_bytes), std::end(warp->stack_bytes), 0);
+    warp->watch = {};
+    warp->spin = {};
+    warp->local_changes = 0;
+    warp->warpgroup = WarpgroupProgress{};
   }
-  return block;
+}
+
+// Blocks of a cluster lie side by side in the grid; ranks count x first, as do clusters.
+Cluster* Machine::StartCluster(uint64_t number) {
+  if (free_clusters_.empty()) {
+    auto made = std::make_unique<Cluster>();
+    for (uint32_t rank = 0; rank < launch_.cluster_blocks; ++rank) {
+      blocks_.push_back(std::make_unique<Block>(launch_, launch_.warps_per_block));
+      blocks_.back()->cluster = made.get();
+      blocks_.back()->cluster_rank = rank;
+      made->blocks.push_back(blocks_.back().get());
+    }
+    made->arrived.resize(size_t{launch_.cluster_blocks} * launch_.warps_per_block);
+    free_clusters_.push_back(made.get());
+    clusters_.push_back(std::move(made));
+  }
+  Cluster* const cluster = free_clusters_.back();
+  free_clusters_.pop_back();
+  const Dim3& size = launch_.cluster;
+  const uint64_t row = launch_.grid.x / size.x;
+  const uint64_t plane = row * (launch_.grid.y / size.y);
+  cluster->number = number;
+  cluster->index[0] = static_cast<uint32_t>(number % row);
+  cluster->index[1] = static_cast<uint32_t>(number % plane / row);
+  cluster->index[2] = static_cast<uint32_t>(number / plane);
+  cluster->unfinished = launch_.cluster_blocks;
+  std::fill(cluster->arrived.begin(), cluster->arrived.end(), 0);
+  if (cluster->copies != nullptr) cluster->copies->Reset();
+  for (Block* const block : cluster->blocks) {
+    const uint32_t rank = block->cluster_rank;
+    block->number = number * launch_.cluster_blocks + rank;
+    block->index[0] = cluster->index[0] * size.x + rank % size.x;
+    block->index[1] = cluster->index[1] * size.y + rank / size.x % size.y;
+    block->index[2] = cluster->index[2] * size.z + rank / size.x / size.y;
+    StartBlock(*block);
+  }
+  return cluster;
+}
+
+void Machine::EndBlock(Block& block) {
+  PerformCopies(block);
+  block.ended = true;
+  for (auto& warp : block.warps) {
+    instructions_ += warp->instructions;
+    for (uint32_t i = 0; i < warp->split_count; ++i)
+      DropLanes(warp->splits[i].frame, warp->splits[i].lanes);
+    warp->split_count = 0;
+  }
+  if (!block.output.empty()) {
+    const std::lock_guard lock(launch_.mutex);
+    launch_.outputs.emplace_back(block.number, std::move(block.output));
+  }
+  if (weak_ != nullptr) weak_->EndBlock(block);
+  launch_.resident_blocks.fetch_sub(1);
+  if (--block.cluster->unfinished == 0) free_clusters_.push_back(block.cluster);
 }
 
 void Machine::Report(Block& block) {
@@ -305,50 +377,79 @@ void Machine::Report(Block& block) {
   launch_.error.message = DescribeFault(launch_, block, fault_);
 }
 
+Cluster* Machine::StartNext() {
+  const uint32_t blocks = launch_.cluster_blocks;
+  if (launch_.next_cluster.load() >= launch_.cluster_count) return nullptr;
+  // The device is never empty, so a launch whose cluster exceeds the limit still runs.
+  const uint64_t resident = launch_.resident_blocks.fetch_add(blocks);
+  const bool full = launch_.resident_limit != 0 && !launch_.cooperative && resident != 0 &&
+                    resident + blocks > launch_.resident_limit;
+  if (!full) {
+    const uint64_t number = launch_.next_cluster.fetch_add(1);
+    if (number < launch_.cluster_count && number * blocks < launch_.failed_block.load())
+      return StartCluster(number);
+  }
+  launch_.resident_blocks.fetch_sub(blocks);
+  return nullptr;
+}
+
 void Machine::Work() {
-  std::vector<std::unique_ptr<Block>> resident;
+  std::vector<Block*> resident;
   size_t turn = 0;
   bool want_more = true;
-  uint64_t instructions = 0;
+  bool only_spinning = true;  // since the turn was the first block's
+  {
+    const std::lock_guard lock(launch_.mutex);
+    ++launch_.machines;
+  }
+  last_event_ = std::chrono::steady_clock::now();
   for (;;) {
     if (want_more || resident.empty()) {
       want_more = false;
-      const uint64_t number =
-          launch_.next_block.load() < launch_.block_count ? launch_.next_block.fetch_add(1) : ~0ull;
-      if (number < launch_.block_count && number < launch_.failed_block.load()) {
-        resident.push_back(StartBlock(number));
-        turn = resident.size() - 1;
+      if (const Cluster* const cluster = StartNext()) {
+        turn = resident.size();
+        resident.insert(resident.end(), cluster->blocks.begin(), cluster->blocks.end());
+        only_spinning = false;
       }
     }
     if (resident.empty()) break;
-    if (turn >= resident.size()) turn = 0;
+    if (turn >= resident.size()) {
+      turn = 0;
+      if (only_spinning && LookForDeadlock(resident)) DeclareDeadlock();
+      if (!only_spinning) StopObserving();
+      only_spinning = true;
+    }
+    if (launch_.is_deadlocked.load()) {
+      CollectWaits(resident);
+      for (Block* block : resident) EndBlock(*block);
+      break;
+    }
     Block& block = *resident[turn];
     // Blocks behind a failed one stop; those before it go on, so the error does not depend on the
     // host threads.
     const bool abandoned = block.number > launch_.failed_block.load();
-    const Stop stop = abandoned ? Stop::kFinished : RunBlock(block);
+    const uint64_t changes = launch_.changes.load();
+    const Stop stop = abandoned    ? Stop::kFinished
+                      : observing_ ? ObserveBlock(block)
+                                   : RunBlock(block);
     // One that waits may wait for the failed block; it would never end.
     const bool hopeless = spinning_ && launch_.failed_block.load() != ~0ull;
     if (stop == Stop::kYield && !hopeless) {
-      want_more = spinning_ && (launch_.cooperative || resident.size() < kResidentBlocks);
+      want_more = spinning_;
+      if (!spinning_ || (observing_ && launch_.changes.load() != changes)) only_spinning = false;
       ++turn;
       continue;
     }
+    only_spinning = false;
     if (stop == Stop::kFault && block.number < launch_.failed_block.load()) Report(block);
-    for (auto& warp : block.warps) {
-      instructions += warp->instructions;
-      for (uint32_t i = 0; i < warp->split_count; ++i)
-        DropLanes(warp->splits[i].frame, warp->splits[i].lanes);
-      warp->split_count = 0;
-    }
-    if (!block.output.empty()) {
-      const std::lock_guard lock(launch_.mutex);
-      launch_.outputs.emplace_back(block.number, std::move(block.output));
-    }
-    free_blocks_.push_back(std::move(resident[turn]));
+    EndBlock(block);
+    launch_.changes.fetch_add(1);
     resident.erase(resident.begin() + static_cast<ptrdiff_t>(turn));
   }
-  launch_.instructions.fetch_add(instructions);
+  launch_.instructions.fetch_add(instructions_);
+  const std::lock_guard lock(launch_.mutex);
+  --launch_.machines;
+  launch_.stuck.erase(this);
 }
 
 bool Machine::Fail(LaunchError::Code code, Warp& warp, uint32_t lane, std::string text) {
@@ -358,12 +459,6 @@ bool Machine::Fail(LaunchError::Code code, Warp& warp, uint32_t lane, std::strin
   fault_.lane = lane;
   fault_.has_place = true;
   return false;
-}
-
-void Machine::FailDeadlock(Block& block) {
-  fault_.code = LaunchError::Code::kDeadlock;
-  fault_.has_place = false;
-  fault_.text = DescribeDeadlock(block);
 }
 
 }  // namespace ops_debug::emulator

@@ -109,9 +109,12 @@ void Machine::CompleteWarpSync(Warp& warp) {
 }
 
 // Lanes first deposit their values, then each takes its result with its own operands.
-void Machine::Perform(Warp& /*warp*/, Split* const* participants, uint32_t count, uint32_t lanes) {
+void Machine::Perform(Warp& warp, Split* const* participants, uint32_t count, uint32_t lanes) {
   const Op op = Current(*participants[0]).op;
-  if (op == Op::kWarpSync) return;
+  if (op == Op::kWarpSync) {
+    if (weak_ != nullptr) weak_->Acquire(warp, lanes);
+    return;
+  }
   alignas(kLaneArrayAlignment) uint64_t values[kWarpLanes] = {};
   uint32_t votes = 0;
   for (uint32_t p = 0; p < count; ++p) {

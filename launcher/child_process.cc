@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/personality.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -65,6 +66,7 @@ std::variant<pid_t, Problem> Start(const ProgramStart& program) {
       const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
       if (null >= 0) dup2(null, STDIN_FILENO);
     }
+    if (program.fixed_addresses) personality(PER_LINUX | ADDR_NO_RANDOMIZE);
     execve(program.path.c_str(), argv.data(), envp.data());
     const int fault = errno;
     const ssize_t written = write(failure.write.get(), &fault, sizeof(fault));

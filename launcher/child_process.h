@@ -40,6 +40,7 @@ struct ProgramStart {
   Environment environment;
   std::vector<int> inherited_fds;  // besides 0, 1 and 2
   bool without_stdin = false;      // /dev/null instead
+  bool fixed_addresses = false;    // no address space randomisation, where the system allows it
 };
 
 // The process id, or why the program did not start. Signals are unblocked and at their defaults in

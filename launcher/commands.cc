@@ -4,6 +4,7 @@
 
 #include "launcher/command.h"
 #include "launcher/run_options.h"
+#include "launcher/schedules.h"
 #include "launcher/supervision.h"
 #include "launcher/target_program.h"
 
@@ -27,8 +28,10 @@ int RunProgram(const Installation& installation, const FlagValues& values, const
   if (const auto* problem = std::get_if<Problem>(&program)) return Tell(*problem);
   const TargetProgram& target = std::get<TargetProgram>(program);
   if (!target.warning.empty()) std::cerr << "ops-debug: warning: " << target.warning << '\n';
-  return RunUnderTool(installation, std::get<RunOptions>(options),
-                      {.path = target.path, .arguments = values.command});
+  const Target started{.path = target.path, .arguments = values.command};
+  const RunOptions& run = std::get<RunOptions>(options);
+  if (run.schedules) return RunSchedules(installation, run, started, *run.schedules, false);
+  return RunUnderTool(installation, run, started);
 }
 
 // Runs one kernel file through ops-debug-runner.
@@ -41,7 +44,15 @@ int RunKernelFile(const Installation& installation, const FlagValues& values) {
   if (const auto* problem = std::get_if<Problem>(&options)) return Tell(*problem);
   Target target{
       .path = installation.runner, .arguments = {"ops-debug-runner"}, .expects_cuda = false};
+  const RunOptions& run = std::get<RunOptions>(options);
+  // In a search for schedules the outputs belong to the runs; they are compared, then dropped.
+  const bool compares = run.schedules && !values.Has("any-output");
+  if (compares && values.Has("save-outputs")) {
+    return Tell({"--save-outputs and --schedules exclude each other",
+                 "save the outputs of one schedule: --schedule-seed N instead of --schedules K"});
+  }
   for (const Flag& flag : kKernelFlags) {
+    if (std::string(flag.name) == "any-output") continue;
     for (const std::string& value : values.All(flag.name)) {
       // One word, so that a value may begin with a dash.
       target.arguments.push_back(std::string("--") + flag.name +
@@ -52,7 +63,8 @@ int RunKernelFile(const Installation& installation, const FlagValues& values) {
     target.arguments.push_back("--");
     target.arguments.insert(target.arguments.end(), values.command.begin(), values.command.end());
   }
-  return RunUnderTool(installation, std::get<RunOptions>(options), target);
+  if (run.schedules) return RunSchedules(installation, run, target, *run.schedules, compares);
+  return RunUnderTool(installation, run, target);
 }
 
 int Run(const Installation& installation, const FlagValues& values) {

@@ -61,11 +61,14 @@ std::variant<Environment, Problem> TargetEnvironment(const Environment& inherite
   if (options.quarantine_bytes) {
     environment[proto::kEnvQuarantineBytes] = std::to_string(*options.quarantine_bytes);
   }
+  if (options.schedule_seed)
+    environment[proto::kEnvScheduleSeed] = std::to_string(*options.schedule_seed);
   if (device.kind == DeviceKind::kEmulator) {
     const std::string driver = installation.emulator_folder + "/libcuda.so.1";
     if (access(driver.c_str(), R_OK) != 0) return Missing(driver);
     Prepend(environment, "LD_LIBRARY_PATH", installation.emulator_folder);
     environment.insert_or_assign(proto::kEnvEmulator, "1");
+    if (!options.emulate.empty()) environment[proto::kEnvEmulate] = options.emulate;
   } else if (device.index) {
     environment["CUDA_VISIBLE_DEVICES"] =
         VisibleDevice(environment["CUDA_VISIBLE_DEVICES"], *device.index);

@@ -12,6 +12,8 @@ namespace po = boost::program_options;
 
 constexpr Flag kRunTable[] = {
     {"device", "auto|gpu[:N]|emulator", "where kernels run (auto: a GPU if there is one)"},
+    {"emulate", "MODEL[,MODEL...]",
+     "GPUs the emulator is: sm_80|sm_86|sm_89|sm_90|a100|h100|h200 (sm_90)"},
     {"format", "text|json", "of the report (text)"},
     {"output", "FILE", "write the report there instead of to stderr; - is stdout"},
     {"log", "FILE", "record the events too; `ops-debug report FILE` prints the report again"},
@@ -19,6 +21,11 @@ constexpr Flag kRunTable[] = {
     {"require-coverage", "PERCENT", "exit with 4 if fewer of the launches were checked"},
     {"on-error", "skip|trap", "skip a bad access and go on, or stop the kernel there (skip)"},
     {"quarantine-size", "SIZE", "freed device memory kept back to find uses of it (256M)"},
+    {"schedules", "K",
+     "try K interleavings of threads, with weak memory; stop at the first that fails (emulator)"},
+    {"replay", "SEED", "run the schedule that failed once more, exactly as it was (emulator)"},
+    {"schedule-seed", "N",
+     "the same for any schedule, from 1 on (without: a fixed order on all cores)"},
     {"rewrite", "checks|null", nullptr},
     {"help", nullptr, "show this"},
 };
@@ -40,6 +47,7 @@ constexpr Flag kKernelTable[] = {
     {"save-outputs", "FOLDER", "keep the outputs there, as NAME.npy"},
     {"debug-build", nullptr, "compile with -G and without inlining"},
     {"nvcc-option", "OPTION", "passed on to nvcc: --nvcc-option=-Iinclude", true},
+    {"any-output", nullptr, "--schedules: outputs may depend on the schedule"},
     {"check-boundary", nullptr, "check array boundaries; part of memory checking, so always on"},
 };
 

@@ -2,6 +2,7 @@
 #include "launcher/run_options.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 
 namespace ops_debug::launcher {
@@ -75,6 +76,51 @@ std::optional<Problem> ReadDevice(const FlagValues& values, DeviceChoice* device
   return BadValue("device", text, "auto, gpu, gpu:N or emulator");
 }
 
+// Names are the emulator's to know; here they only have to look like names.
+std::optional<Problem> ReadEmulate(const FlagValues& values, RunOptions* options) {
+  if (!values.Has("emulate")) return std::nullopt;
+  options->emulate = values.Get("emulate");
+  const bool is_list =
+      !options->emulate.empty() &&
+      std::all_of(options->emulate.begin(), options->emulate.end(), [](char c) {
+        return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == ',' || c == '-';
+      });
+  if (!is_list) {
+    return BadValue("emulate", options->emulate, "models of GPUs, such as sm_80 or h100,h100");
+  }
+  if (options->device.kind == DeviceKind::kGpu) {
+    return Problem{"--emulate and --device gpu exclude each other",
+                   "leave --device away, or give --device emulator"};
+  }
+  options->device.kind = DeviceKind::kEmulator;
+  return std::nullopt;
+}
+
+// Chosen schedules need the emulator: a GPU's scheduler cannot be told what to do.
+std::optional<Problem> ReadSchedule(const FlagValues& values, RunOptions* options) {
+  std::string given;
+  for (const char* flag : {"schedule-seed", "schedules", "replay"}) {
+    if (!values.Has(flag)) continue;
+    if (!given.empty()) {
+      return Problem{"--" + given + " and --" + flag + " exclude each other",
+                     "--schedules looks for a schedule that fails, --replay runs that one again"};
+    }
+    given = flag;
+    const std::string text = values.Get(flag);
+    uint64_t number = 0;
+    if (!ParseNumber(text, &number) || number == 0) {
+      return BadValue(flag, text, "a number from 1 on");
+    }
+    (given == "schedules" ? options->schedules : options->schedule_seed) = number;
+  }
+  if (!given.empty() && options->device.kind == DeviceKind::kGpu) {
+    return Problem{"--" + given + " needs the emulator: the schedule of a GPU cannot be chosen",
+                   "give --device emulator, or leave --device away"};
+  }
+  if (!given.empty()) options->device.kind = DeviceKind::kEmulator;
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::variant<ReportOptions, Problem> ReadReportOptions(const FlagValues& values) {
@@ -108,6 +154,8 @@ std::variant<RunOptions, Problem> ReadRunOptions(const FlagValues& values) {
   if (auto* problem = std::get_if<Problem>(&report)) return *problem;
   options.report = std::get<ReportOptions>(report);
   if (auto problem = ReadDevice(values, &options.device)) return *problem;
+  if (auto problem = ReadEmulate(values, &options)) return *problem;
+  if (auto problem = ReadSchedule(values, &options)) return *problem;
   if (auto problem = ReadWord(values, "check", {"memory", "none"}, &options.checks))
     return *problem;
   if (auto problem = ReadWord(values, "rewrite", {"checks", "null"}, &options.rewrite)) {

@@ -31,8 +31,11 @@ struct RunOptions {
   std::string checks = "memory";
   std::string rewrite = "checks";
   std::string on_error = "skip";
+  std::string emulate;  // models of the emulator's devices; empty: its default
   std::string log;
   std::optional<uint64_t> quarantine_bytes;
+  std::optional<uint64_t> schedule_seed;  // of the emulator; unset: the default schedule
+  std::optional<uint64_t> schedules;      // try the seeds 1 to this
 };
 
 std::variant<ReportOptions, Problem> ReadReportOptions(const FlagValues& values);

@@ -138,8 +138,8 @@ int Finish(int program_code, const std::variant<proto::Verdict, Problem>& outcom
 
 }  // namespace
 
-int RunUnderTool(const Installation& installation, const RunOptions& options,
-                 const Target& target) {
+int RunUnderTool(const Installation& installation, const RunOptions& options, const Target& target,
+                 bool* has_findings) {
   const auto device = ChooseDevice(options.device);
   if (const auto* problem = std::get_if<Problem>(&device)) return Tell(*problem);
   const RingName ring;
@@ -153,14 +153,18 @@ int RunUnderTool(const Installation& installation, const RunOptions& options,
   Supervisor supervisor(signals, std::get<AnalyzerProcess>(analyzer));
   const auto started = Start({.path = target.path,
                               .arguments = target.arguments,
-                              .environment = std::get<Environment>(environment)});
+                              .environment = std::get<Environment>(environment),
+                              .fixed_addresses = options.schedule_seed.has_value()});
   if (const auto* problem = std::get_if<Problem>(&started)) {
     kill(std::get<AnalyzerProcess>(analyzer).process_id(), SIGKILL);
     return Tell(*problem);
   }
   const int program_code = supervisor.WaitForTarget(std::get<pid_t>(started));
   const bool expects_checks = options.checks != "none" && options.rewrite != "null";
-  return Finish(program_code, supervisor.WaitForVerdict(), options.report, expects_checks);
+  const auto outcome = supervisor.WaitForVerdict();
+  const auto* verdict = std::get_if<proto::Verdict>(&outcome);
+  if (has_findings != nullptr) *has_findings = verdict != nullptr && verdict->findings > 0;
+  return Finish(program_code, outcome, options.report, expects_checks);
 }
 
 int ReportLog(const Installation& installation, const ReportOptions& options,

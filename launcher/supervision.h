@@ -16,7 +16,9 @@ struct Target {
 };
 
 // Runs the target under the tool; returns the exit code of ops-debug. Problems have been told.
-int RunUnderTool(const Installation& installation, const RunOptions& options, const Target& target);
+// `has_findings`, unless null, tells whether there were any, whatever the exit code says.
+int RunUnderTool(const Installation& installation, const RunOptions& options, const Target& target,
+                 bool* has_findings = nullptr);
 
 // Prints the report of a log; returns the exit code.
 int ReportLog(const Installation& installation, const ReportOptions& options,

@@ -21,5 +21,10 @@ inline constexpr char kEnvKernels[] = "OPS_DEBUG_KERNELS";
 inline constexpr char kEnvDumpPtx[] = "OPS_DEBUG_DUMP_PTX";
 // Set by the launcher when the target runs on the emulator ("1").
 inline constexpr char kEnvEmulator[] = "OPS_DEBUG_EMULATOR";
+// Comma-separated models of the emulator's devices ("sm_80", "h100,h100"). Unset: one of sm_90.
+inline constexpr char kEnvEmulate[] = "OPS_DEBUG_EMULATE";
+
+// Decimal; the emulator's schedule (emulator/schedule.h). Unset: the default one.
+inline constexpr char kEnvScheduleSeed[] = "OPS_DEBUG_SCHEDULE_SEED";
 
 }  // namespace ops_debug::proto

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The long tests: sanitizer build, fuzzers, all files linted, the whole PTX corpus through ptxas.
+# The long tests: all files linted, the long forms of the tests (thousands of schedules), whole kernels under chosen
+# schedules, the speed of the CPU device, a sanitizer build, fuzzers.
 #
-#   scripts/nightly.sh [SECONDS_PER_FUZZER]   (default 300)
+#   scripts/nightly.sh [SECONDS_PER_FUZZER]   (default 300; 1800 for the half hour that a release gets)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 seconds=${1:-300}
@@ -14,6 +15,12 @@ python3 scripts/check_lint.py --all
 
 echo "== tests that the test command leaves out (OPS_DEBUG_NIGHTLY=1)"
 OPS_DEBUG_NIGHTLY=1 ctest --test-dir build --parallel 2 --timeout 3600 --output-on-failure --no-tests=error
+
+echo "== whole kernels under 25 schedules each"
+python3 test/whole_kernels/run.py --emulator build/emulator --programs build/test/whole_kernels/programs --schedules 25
+
+echo "== speed of the CPU device"
+scripts/bench_emulator.py
 
 echo "== address and undefined-behaviour sanitizers"
 cmake --preset asan >build/asan.log
@@ -33,5 +40,8 @@ for fuzzer in "${fuzzers[@]}"; do
   corpus=build-fuzz/corpus/$fuzzer
   mkdir -p "$corpus"
   echo "-- $fuzzer"
-  "build-fuzz/$fuzzer" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=4096 -artifact_prefix="$corpus-" "$corpus"
+  # Real modules are the seeds. Kernels that print must not drown the fuzzer's own lines. Weighing inputs by entropy costs
+  # more than running them here.
+  "build-fuzz/$fuzzer" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=4096 -close_fd_mask=1 -max_len=8192 -entropic=0 \
+    -artifact_prefix="$corpus-" "$corpus" test/ptx/data
 done

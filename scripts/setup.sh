@@ -18,7 +18,7 @@ packages=(
 )
 for option in "$@"; do
   case $option in
-    --tests) packages+=(catch2 python3-pytest clang-format clang-tidy git xz-utils) ;;
+    --tests) packages+=(catch2 python3-pytest python3-numpy clang-format clang-tidy git xz-utils) ;;
     --fuzz) packages+=(clang libclang-rt-14-dev) ;;
     *)
       echo "setup.sh: unknown option '$option' (known: --tests, --fuzz)" >&2

@@ -1,6 +1,7 @@
 // Copies: by direction, to and from symbols, and boxes of two and three dimensions.
 #include <optional>
 
+#include "emulator/cudart/copy_box.h"
 #include "emulator/cudart/registry.h"
 #include "emulator/cudart/runtime.h"
 
@@ -63,61 +64,12 @@ cudaError_t CopySymbol(const void* symbol, void* to, const void* from, size_t by
   });
 }
 
-bool MemoryTypes(cudaMemcpyKind kind, CUmemorytype* to, CUmemorytype* from) {
-  switch (kind) {
-    case cudaMemcpyHostToHost:
-      *to = *from = CU_MEMORYTYPE_HOST;
-      return true;
-    case cudaMemcpyHostToDevice:
-      *to = CU_MEMORYTYPE_DEVICE;
-      *from = CU_MEMORYTYPE_HOST;
-      return true;
-    case cudaMemcpyDeviceToHost:
-      *to = CU_MEMORYTYPE_HOST;
-      *from = CU_MEMORYTYPE_DEVICE;
-      return true;
-    case cudaMemcpyDeviceToDevice:
-      *to = *from = CU_MEMORYTYPE_DEVICE;
-      return true;
-    case cudaMemcpyDefault:
-      *to = *from = CU_MEMORYTYPE_UNIFIED;
-      return true;
-    default:
-      return false;
-  }
-}
-
 cudaError_t CopyBox(const cudaMemcpy3DParms* parameters, OptionalStream stream) {
   if (parameters == nullptr) return Report(cudaErrorInvalidValue);
   return WithContext([&](const DriverCalls& driver) -> cudaError_t {
-    const cudaMemcpy3DParms& p = *parameters;
-    if (p.srcArray != nullptr || p.dstArray != nullptr) return cudaErrorNotSupported;
     CUDA_MEMCPY3D copy{};
-    if (!MemoryTypes(p.kind, &copy.dstMemoryType, &copy.srcMemoryType)) {
-      return cudaErrorInvalidMemcpyDirection;
-    }
-    if (p.srcPtr.pitch < p.extent.width || p.dstPtr.pitch < p.extent.width) {
-      return cudaErrorInvalidPitchValue;
-    }
-    // The host and the device pointer share one field's meaning by type; only the one that applies
-    // is read.
-    copy.srcHost = p.srcPtr.ptr;
-    copy.srcDevice = Address(p.srcPtr.ptr);
-    copy.srcPitch = p.srcPtr.pitch;
-    copy.srcHeight = p.srcPtr.ysize;
-    copy.srcXInBytes = p.srcPos.x;
-    copy.srcY = p.srcPos.y;
-    copy.srcZ = p.srcPos.z;
-    copy.dstHost = p.dstPtr.ptr;
-    copy.dstDevice = Address(p.dstPtr.ptr);
-    copy.dstPitch = p.dstPtr.pitch;
-    copy.dstHeight = p.dstPtr.ysize;
-    copy.dstXInBytes = p.dstPos.x;
-    copy.dstY = p.dstPos.y;
-    copy.dstZ = p.dstPos.z;
-    copy.WidthInBytes = p.extent.width;
-    copy.Height = p.extent.height;
-    copy.Depth = p.extent.depth;
+    const cudaError_t error = ToDriver(driver, *parameters, &copy);
+    if (error != cudaSuccess) return error;
     return static_cast<cudaError_t>(stream ? driver.cuMemcpy3DAsync(&copy, *stream)
                                            : driver.cuMemcpy3D(&copy));
   });
@@ -157,6 +109,21 @@ cudaError_t SetBox(const cudaPitchedPtr& to, int value, const cudaExtent& extent
 
 using namespace ops_debug::emulator::cudart;  // NOLINT(google-build-using-namespace): entry points
 
+namespace {
+
+// body(const DriverCalls&, CUcontext to, CUcontext from) with the devices' primary contexts.
+template <class Body>
+cudaError_t WithPeers(int to_ordinal, int from_ordinal, Body body) {
+  return WithContext([&](const DriverCalls& driver) -> cudaError_t {
+    CUcontext to = nullptr, from = nullptr;
+    cudaError_t error = RetainPrimary(driver, to_ordinal, &to);
+    if (error == cudaSuccess) error = RetainPrimary(driver, from_ordinal, &from);
+    return error != cudaSuccess ? error : static_cast<cudaError_t>(body(driver, to, from));
+  });
+}
+
+}  // namespace
+
 extern "C" {
 
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
@@ -168,13 +135,22 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   return CopyLine(to, from, bytes, kind, stream);
 }
 
-cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, size_t bytes) {
-  return CopyLine(to, from, bytes, cudaMemcpyDeviceToDevice, std::nullopt);
+cudaError_t cudaMemcpyPeer(void* to, int to_ordinal, const void* from, int from_ordinal,
+                           size_t bytes) {
+  return WithPeers(to_ordinal, from_ordinal,
+                   [&](const DriverCalls& driver, CUcontext to_context, CUcontext from_context) {
+                     return driver.cuMemcpyPeer(Address(to), to_context, Address(from),
+                                                from_context, bytes);
+                   });
 }
 
-cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t bytes,
-                                cudaStream_t stream) {
-  return CopyLine(to, from, bytes, cudaMemcpyDeviceToDevice, stream);
+cudaError_t cudaMemcpyPeerAsync(void* to, int to_ordinal, const void* from, int from_ordinal,
+                                size_t bytes, cudaStream_t stream) {
+  return WithPeers(to_ordinal, from_ordinal,
+                   [&](const DriverCalls& driver, CUcontext to_context, CUcontext from_context) {
+                     return driver.cuMemcpyPeerAsync(Address(to), to_context, Address(from),
+                                                     from_context, bytes, stream);
+                   });
 }
 
 cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* from, size_t bytes, size_t offset,
@@ -250,19 +226,19 @@ cudaError_t cudaMemset3DAsync(cudaPitchedPtr to, int value, cudaExtent extent,
 
 }  // extern "C"
 
-OPS_DEBUG_PER_THREAD(cudaMemcpy, ptds)
-OPS_DEBUG_PER_THREAD(cudaMemcpyAsync, ptsz)
-OPS_DEBUG_PER_THREAD(cudaMemcpyToSymbol, ptds)
-OPS_DEBUG_PER_THREAD(cudaMemcpyToSymbolAsync, ptsz)
-OPS_DEBUG_PER_THREAD(cudaMemcpyFromSymbol, ptds)
-OPS_DEBUG_PER_THREAD(cudaMemcpyFromSymbolAsync, ptsz)
-OPS_DEBUG_PER_THREAD(cudaMemcpy2D, ptds)
-OPS_DEBUG_PER_THREAD(cudaMemcpy2DAsync, ptsz)
-OPS_DEBUG_PER_THREAD(cudaMemcpy3D, ptds)
-OPS_DEBUG_PER_THREAD(cudaMemcpy3DAsync, ptsz)
-OPS_DEBUG_PER_THREAD(cudaMemset, ptds)
-OPS_DEBUG_PER_THREAD(cudaMemsetAsync, ptsz)
-OPS_DEBUG_PER_THREAD(cudaMemset2D, ptds)
-OPS_DEBUG_PER_THREAD(cudaMemset2DAsync, ptsz)
-OPS_DEBUG_PER_THREAD(cudaMemset3D, ptds)
-OPS_DEBUG_PER_THREAD(cudaMemset3DAsync, ptsz)
+OPS_DEBUG_PER_THREAD(cudaMemcpy, ptds, 4)
+OPS_DEBUG_PER_THREAD(cudaMemcpyAsync, ptsz, 5)
+OPS_DEBUG_PER_THREAD(cudaMemcpyToSymbol, ptds, 5)
+OPS_DEBUG_PER_THREAD(cudaMemcpyToSymbolAsync, ptsz, 6)
+OPS_DEBUG_PER_THREAD(cudaMemcpyFromSymbol, ptds, 5)
+OPS_DEBUG_PER_THREAD(cudaMemcpyFromSymbolAsync, ptsz, 6)
+OPS_DEBUG_PER_THREAD(cudaMemcpy2D, ptds, 7)
+OPS_DEBUG_PER_THREAD(cudaMemcpy2DAsync, ptsz, 8)
+OPS_DEBUG_PER_THREAD(cudaMemcpy3D, ptds, 1)
+OPS_DEBUG_PER_THREAD(cudaMemcpy3DAsync, ptsz, 2)
+OPS_DEBUG_PER_THREAD(cudaMemset, ptds, 3)
+OPS_DEBUG_PER_THREAD(cudaMemsetAsync, ptsz, 4)
+OPS_DEBUG_PER_THREAD(cudaMemset2D, ptds, 5)
+OPS_DEBUG_PER_THREAD(cudaMemset2DAsync, ptsz, 6)
+OPS_DEBUG_PER_THREAD(cudaMemset3D, ptds, 3)
+OPS_DEBUG_PER_THREAD(cudaMemset3DAsync, ptsz, 4)

@@ -20,8 +20,15 @@ cudaError_t MemPrefetchAsync12(const void* pointer, size_t bytes, int ordinal, c
 cudaError_t MemPrefetchAsyncPerThread12(const void* pointer, size_t bytes, int ordinal,
                                         cudaStream_t stream)
     OPS_DEBUG_EXPORTED_AS(cudaMemPrefetchAsync_ptsz);
-cudaError_t StreamGetCaptureInfo12(cudaStream_t stream, cudaStreamCaptureStatus* status)
+cudaError_t StreamGetCaptureInfo12(cudaStream_t stream, cudaStreamCaptureStatus* status,
+                                   cuuint64_t* id, cudaGraph_t* graph,
+                                   const cudaGraphNode_t** nodes, size_t* count)
     OPS_DEBUG_EXPORTED_AS(cudaStreamGetCaptureInfo_v2);
+cudaError_t StreamGetCaptureInfo12v3(cudaStream_t stream, cudaStreamCaptureStatus* status,
+                                     cuuint64_t* id, cudaGraph_t* graph,
+                                     const cudaGraphNode_t** nodes,
+                                     const cudaGraphEdgeData** edges, size_t* count)
+    OPS_DEBUG_EXPORTED_AS(cudaStreamGetCaptureInfo_v3);
 cudaError_t ThreadSynchronize12(void) OPS_DEBUG_EXPORTED_AS(cudaThreadSynchronize);
 cudaError_t ThreadExit12(void) OPS_DEBUG_EXPORTED_AS(cudaThreadExit);
 
@@ -45,13 +52,17 @@ cudaError_t GetDeviceProperties12(Cuda12DeviceProperties* properties, int ordina
   });
 }
 
-// Hints about where managed memory should live: the driver checks the range, the place does not
-// matter.
+static CUmemLocation LocationOf(int ordinal) {
+  CUmemLocation location{};
+  const bool is_host = ordinal == cudaCpuDeviceId;
+  location.type = is_host ? CU_MEM_LOCATION_TYPE_HOST : CU_MEM_LOCATION_TYPE_DEVICE;
+  location.id = is_host ? 0 : ordinal;
+  return location;
+}
+
 cudaError_t MemAdvise12(const void* pointer, size_t bytes, cudaMemoryAdvise advice, int ordinal) {
   return WithContext([&](const DriverCalls& driver) {
-    CUmemLocation location{};
-    location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    location.id = ordinal;
+    const CUmemLocation location = LocationOf(ordinal);
     return driver.cuMemAdvise(Address(pointer), bytes, static_cast<CUmem_advise>(advice), location);
   });
 }
@@ -59,22 +70,32 @@ cudaError_t MemAdvise12(const void* pointer, size_t bytes, cudaMemoryAdvise advi
 cudaError_t MemPrefetchAsync12(const void* pointer, size_t bytes, int ordinal,
                                cudaStream_t stream) {
   return WithContext([&](const DriverCalls& driver) {
-    CUmemLocation location{};
-    location.type =
-        ordinal == cudaCpuDeviceId ? CU_MEM_LOCATION_TYPE_HOST : CU_MEM_LOCATION_TYPE_DEVICE;
-    location.id = ordinal;
+    const CUmemLocation location = LocationOf(ordinal);
     return driver.cuMemPrefetchAsync(Address(pointer), bytes, location, 0, stream);
   });
 }
 
 cudaError_t MemPrefetchAsyncPerThread12(const void* pointer, size_t bytes, int ordinal,
                                         cudaStream_t stream) {
+  const ops_debug::emulator::ThreadStreamScope scope;
   return MemPrefetchAsync12(pointer, bytes, ordinal, stream);
 }
 
-// Nothing is ever capturing, so the further results stay untouched.
-cudaError_t StreamGetCaptureInfo12(cudaStream_t stream, cudaStreamCaptureStatus* status) {
-  return cudaStreamIsCapturing(stream, status);
+cudaError_t StreamGetCaptureInfo12(cudaStream_t stream, cudaStreamCaptureStatus* status,
+                                   cuuint64_t* id, cudaGraph_t* graph,
+                                   const cudaGraphNode_t** nodes, size_t* count) {
+  return StreamGetCaptureInfo12v3(stream, status, id, graph, nodes, nullptr, count);
+}
+
+cudaError_t StreamGetCaptureInfo12v3(cudaStream_t stream, cudaStreamCaptureStatus* status,
+                                     cuuint64_t* id, cudaGraph_t* graph,
+                                     const cudaGraphNode_t** nodes,
+                                     const cudaGraphEdgeData** edges, size_t* count) {
+  return WithContext([&](const DriverCalls& driver) {
+    return driver.cuStreamGetCaptureInfo(
+        stream, reinterpret_cast<CUstreamCaptureStatus*>(status), id, graph, nodes,
+        reinterpret_cast<const CUgraphEdgeData**>(edges), count);
+  });
 }
 
 cudaError_t ThreadSynchronize12(void) { return cudaDeviceSynchronize(); }

@@ -55,5 +55,5 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatu
 
 }  // extern "C"
 
-OPS_DEBUG_PER_THREAD(cudaMemPrefetchAsync, ptsz)
-OPS_DEBUG_PER_THREAD(cudaStreamGetCaptureInfo, ptsz)
+OPS_DEBUG_PER_THREAD(cudaMemPrefetchAsync, ptsz, 5)
+OPS_DEBUG_PER_THREAD(cudaStreamGetCaptureInfo, ptsz, 7)

@@ -1,4 +1,7 @@
 // Devices: queries, selection, synchronisation, limits.
+#include <span>
+#include <utility>
+
 #include "emulator/cudart/runtime.h"
 
 namespace ops_debug::emulator::cudart {
@@ -59,49 +62,81 @@ cudaError_t cudaDeviceGetP2PAttribute(int* value, cudaDeviceP2PAttr attribute, i
 
 cudaError_t cudaGetDevice(int* ordinal) {
   if (ordinal == nullptr) return Report(cudaErrorInvalidValue);
-  return WithDriver([&](const DriverCalls&) {
-    *ordinal = 0;
-    return cudaSuccess;
-  });
+  return WithDriver([&](const DriverCalls& driver) { return CurrentDevice(driver, ordinal); });
 }
 
 cudaError_t cudaSetDevice(int ordinal) {
-  if (ordinal != 0) return Report(cudaErrorInvalidDevice);
-  return WithContext([](const DriverCalls&) { return cudaSuccess; });
+  return WithDriver([&](const DriverCalls& driver) -> cudaError_t {
+    CUcontext primary = nullptr;
+    const cudaError_t error = RetainPrimary(driver, ordinal, &primary);
+    if (error != cudaSuccess) return error;
+    ThreadDevice() = ordinal;
+    return static_cast<cudaError_t>(driver.cuCtxSetCurrent(primary));
+  });
 }
 
 cudaError_t cudaInitDevice(int ordinal, unsigned int, unsigned int) {
-  if (ordinal != 0) return Report(cudaErrorInvalidDevice);
-  return WithContext([](const DriverCalls&) { return cudaSuccess; });
+  return WithDriver([&](const DriverCalls& driver) {
+    CUcontext primary = nullptr;
+    return RetainPrimary(driver, ordinal, &primary);
+  });
 }
 
 cudaError_t cudaSetValidDevices(int* ordinals, int count) {
   if (count < 0 || (count > 0 && ordinals == nullptr)) return Report(cudaErrorInvalidValue);
-  for (int i = 0; i < count; ++i) {
-    if (ordinals[i] != 0) return Report(cudaErrorInvalidDevice);
-  }
-  return cudaSuccess;
+  return WithDriver([&](const DriverCalls& driver) -> cudaError_t {
+    int devices = 0;
+    const CUresult result = driver.cuDeviceGetCount(&devices);
+    if (result != CUDA_SUCCESS) return static_cast<cudaError_t>(result);
+    for (const int ordinal : std::span(ordinals, size_t(count))) {
+      if (ordinal < 0 || ordinal >= devices) return cudaErrorInvalidDevice;
+    }
+    return cudaSuccess;
+  });
 }
 
+// The first of the devices with the highest compute capability that is not below the wanted one.
 cudaError_t cudaChooseDevice(int* ordinal, const cudaDeviceProp* wanted) {
   if (ordinal == nullptr || wanted == nullptr) return Report(cudaErrorInvalidValue);
-  return cudaGetDevice(ordinal);
+  return WithDriver([&](const DriverCalls& driver) {
+    int count = 0;
+    CUresult result = driver.cuDeviceGetCount(&count);
+    std::pair<int, int> best{-1, -1};
+    for (int i = 0; i < count && result == CUDA_SUCCESS; ++i) {
+      std::pair<int, int> own;
+      result =
+          driver.cuDeviceGetAttribute(&own.first, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, i);
+      if (result != CUDA_SUCCESS) break;
+      result =
+          driver.cuDeviceGetAttribute(&own.second, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, i);
+      if (own <= best) continue;
+      best = own;
+      *ordinal = i;
+    }
+    return result;
+  });
 }
 
 cudaError_t cudaSetDeviceFlags(unsigned int flags) {
   if ((flags & ~unsigned(cudaDeviceMask)) != 0) return Report(cudaErrorInvalidValue);
-  return WithDriver([&](const DriverCalls& driver) {
-    return driver.cuDevicePrimaryCtxSetFlags(0, flags & kContextFlags);
+  return WithDriver([&](const DriverCalls& driver) -> cudaError_t {
+    int ordinal = 0;
+    const cudaError_t error = CurrentDevice(driver, &ordinal);
+    if (error != cudaSuccess) return error;
+    return static_cast<cudaError_t>(
+        driver.cuDevicePrimaryCtxSetFlags(ordinal, flags & kContextFlags));
   });
 }
 
 cudaError_t cudaGetDeviceFlags(unsigned int* flags) {
   if (flags == nullptr) return Report(cudaErrorInvalidValue);
-  return WithDriver([&](const DriverCalls& driver) {
-    int active = 0;
-    const CUresult result = driver.cuDevicePrimaryCtxGetState(0, flags, &active);
+  return WithDriver([&](const DriverCalls& driver) -> cudaError_t {
+    int ordinal = 0, active = 0;
+    const cudaError_t error = CurrentDevice(driver, &ordinal);
+    if (error != cudaSuccess) return error;
+    const CUresult result = driver.cuDevicePrimaryCtxGetState(ordinal, flags, &active);
     *flags |= cudaDeviceMapHost;
-    return result;
+    return static_cast<cudaError_t>(result);
   });
 }
 
@@ -111,7 +146,51 @@ cudaError_t cudaDeviceSynchronize(void) {
 
 cudaError_t cudaDeviceReset(void) {
   ForgetLastError();
-  return WithDriver([](const DriverCalls& driver) { return driver.cuDevicePrimaryCtxReset(0); });
+  return WithDriver([](const DriverCalls& driver) -> cudaError_t {
+    int ordinal = 0;
+    const cudaError_t error = CurrentDevice(driver, &ordinal);
+    if (error != cudaSuccess) return error;
+    return static_cast<cudaError_t>(driver.cuDevicePrimaryCtxReset(ordinal));
+  });
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned int flags) {
+  return WithContext([&](const DriverCalls& driver) -> cudaError_t {
+    CUcontext context = nullptr;
+    int ordinal = 0;
+    cudaError_t error = CurrentDevice(driver, &ordinal);
+    if (error == cudaSuccess && ordinal == peer) error = cudaErrorInvalidDevice;
+    if (error == cudaSuccess) error = RetainPrimary(driver, peer, &context);
+    if (error != cudaSuccess) return error;
+    return static_cast<cudaError_t>(driver.cuCtxEnablePeerAccess(context, flags));
+  });
+}
+
+cudaError_t cudaDeviceDisablePeerAccess(int peer) {
+  return WithContext([&](const DriverCalls& driver) -> cudaError_t {
+    CUcontext context = nullptr;
+    const cudaError_t error = RetainPrimary(driver, peer, &context);
+    if (error != cudaSuccess) return error;
+    return static_cast<cudaError_t>(driver.cuCtxDisablePeerAccess(context));
+  });
+}
+
+cudaError_t cudaDeviceFlushGPUDirectRDMAWrites(cudaFlushGPUDirectRDMAWritesTarget target,
+                                               cudaFlushGPUDirectRDMAWritesScope scope) {
+  return WithContext([&](const DriverCalls& driver) {
+    return driver.cuFlushGPUDirectRDMAWrites(static_cast<CUflushGPUDirectRDMAWritesTarget>(target),
+                                             static_cast<CUflushGPUDirectRDMAWritesScope>(scope));
+  });
+}
+
+cudaError_t cudaDeviceGetTexture1DLinearMaxWidth(size_t* width, const cudaChannelFormatDesc* format,
+                                                 int ordinal) {
+  if (format == nullptr) return Report(cudaErrorInvalidValue);
+  const unsigned channels = unsigned(format->x != 0) + unsigned(format->y != 0) +
+                            unsigned(format->z != 0) + unsigned(format->w != 0);
+  return WithDriver([&](const DriverCalls& driver) {
+    return driver.cuDeviceGetTexture1DLinearMaxWidth(width, CU_AD_FORMAT_FLOAT, channels, ordinal);
+  });
 }
 
 cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit limit) {

@@ -1,4 +1,5 @@
 // Attributes and occupancy of kernels.
+#include "emulator/cudart/launch_config.h"
 #include "emulator/cudart/registry.h"
 #include "emulator/cudart/runtime.h"
 
@@ -52,6 +53,14 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* result, const void* functi
     result->cacheModeCA = get(CU_FUNC_ATTRIBUTE_CACHE_MODE_CA);
     result->maxDynamicSharedSizeBytes = get(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
     result->preferredShmemCarveout = get(CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT);
+    result->clusterDimMustBeSet = get(CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET);
+    result->requiredClusterWidth = get(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH);
+    result->requiredClusterHeight = get(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT);
+    result->requiredClusterDepth = get(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH);
+    result->nonPortableClusterSizeAllowed =
+        get(CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED);
+    result->clusterSchedulingPolicyPreference =
+        get(CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE);
     return status;
   });
 }
@@ -108,6 +117,24 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks,
   return MaxActiveBlocks(blocks, function, block_threads, dynamic_bytes, flags);
 }
 
+cudaError_t cudaOccupancyMaxPotentialClusterSize(int* blocks, const void* function,
+                                                 const cudaLaunchConfig_t* config) {
+  if (config == nullptr) return Report(cudaErrorInvalidValue);
+  return WithKernel(function, [&](const DriverCalls& driver, CUkernel kernel) {
+    const CUlaunchConfig converted = DriverConfig(*config);
+    return driver.cuOccupancyMaxPotentialClusterSize(
+        blocks, reinterpret_cast<CUfunction>(kernel), &converted);
+  });
+}
+cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, const void* function,
+                                           const cudaLaunchConfig_t* config) {
+  if (config == nullptr) return Report(cudaErrorInvalidValue);
+  return WithKernel(function, [&](const DriverCalls& driver, CUkernel kernel) {
+    const CUlaunchConfig converted = DriverConfig(*config);
+    return driver.cuOccupancyMaxActiveClusters(clusters, reinterpret_cast<CUfunction>(kernel),
+                                               &converted);
+  });
+}
 cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, const void* function,
                                                       int blocks, int block_threads) {
   return WithKernel(function, [&](const DriverCalls& driver, CUkernel kernel) {

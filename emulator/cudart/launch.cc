@@ -3,6 +3,7 @@
 // (before).
 #include <memory>
 
+#include "emulator/cudart/launch_config.h"
 #include "emulator/cudart/registry.h"
 #include "emulator/cudart/runtime.h"
 #include "emulator/driver/thread_stack.h"
@@ -97,6 +98,7 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void*
 
 cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
                                     size_t shared_bytes, cudaStream_t stream) {
+  const ops_debug::emulator::ThreadStreamScope scope;
   return __cudaLaunchKernel(kernel, grid, block, arguments, shared_bytes, stream);
 }
 
@@ -133,20 +135,7 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* fu
     if (error != cudaSuccess) return error;
     const dim3& grid = config->gridDim;
     const dim3& block = config->blockDim;
-    // The two attribute types are one layout under two names.
-    static_assert(sizeof(CUlaunchAttribute) == sizeof(cudaLaunchAttribute));
-    static_assert(offsetof(CUlaunchAttribute, value) == offsetof(cudaLaunchAttribute, val));
-    CUlaunchConfig converted{};
-    converted.gridDimX = grid.x;
-    converted.gridDimY = grid.y;
-    converted.gridDimZ = grid.z;
-    converted.blockDimX = block.x;
-    converted.blockDimY = block.y;
-    converted.blockDimZ = block.z;
-    converted.sharedMemBytes = unsigned(config->dynamicSmemBytes);
-    converted.hStream = config->stream;
-    converted.attrs = reinterpret_cast<CUlaunchAttribute*>(config->attrs);
-    converted.numAttrs = config->numAttrs;
+    const CUlaunchConfig converted = DriverConfig(*config);
     return Refine(driver.cuLaunchKernelEx(&converted, reinterpret_cast<CUfunction>(kernel),
                                           arguments, nullptr),
                   grid, block);
@@ -172,8 +161,8 @@ cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t func
 
 }  // extern "C"
 
-OPS_DEBUG_PER_THREAD(cudaLaunchKernel, ptsz)
-OPS_DEBUG_PER_THREAD(cudaLaunchCooperativeKernel, ptsz)
-OPS_DEBUG_PER_THREAD(cudaLaunchKernelExC, ptsz)
-OPS_DEBUG_PER_THREAD(cudaLaunchHostFunc, ptsz)
-OPS_DEBUG_PER_THREAD(cudaStreamAddCallback, ptsz)
+OPS_DEBUG_PER_THREAD(cudaLaunchKernel, ptsz, 6)
+OPS_DEBUG_PER_THREAD(cudaLaunchCooperativeKernel, ptsz, 6)
+OPS_DEBUG_PER_THREAD(cudaLaunchKernelExC, ptsz, 3)
+OPS_DEBUG_PER_THREAD(cudaLaunchHostFunc, ptsz, 3)
+OPS_DEBUG_PER_THREAD(cudaStreamAddCallback, ptsz, 4)

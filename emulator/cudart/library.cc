@@ -103,5 +103,5 @@ cudaError_t cudaGetDriverEntryPointByVersion(
 
 }  // extern "C"
 
-OPS_DEBUG_PER_THREAD(cudaGetDriverEntryPoint, ptsz)
-OPS_DEBUG_PER_THREAD(cudaGetDriverEntryPointByVersion, ptsz)
+OPS_DEBUG_PER_THREAD(cudaGetDriverEntryPoint, ptsz, 4)
+OPS_DEBUG_PER_THREAD(cudaGetDriverEntryPointByVersion, ptsz, 5)

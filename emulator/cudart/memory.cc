@@ -112,4 +112,19 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* result, const void* 
   });
 }
 
+cudaError_t cudaMemRangeGetAttributes(void** values, size_t* sizes,
+                                      cudaMemRangeAttribute* attributes, size_t count,
+                                      const void* pointer, size_t bytes) {
+  return WithContext([&](const DriverCalls& driver) {
+    return driver.cuMemRangeGetAttributes(values, sizes,
+                                          reinterpret_cast<CUmem_range_attribute*>(attributes),
+                                          count, Address(pointer), bytes);
+  });
+}
+
+cudaError_t cudaMemRangeGetAttribute(void* value, size_t size, cudaMemRangeAttribute attribute,
+                                     const void* pointer, size_t bytes) {
+  return cudaMemRangeGetAttributes(&value, &size, &attribute, 1, pointer, bytes);
+}
+
 }  // extern "C"

@@ -90,6 +90,6 @@ cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool, const cudaMemAccessDesc* li
 
 }  // extern "C"
 
-OPS_DEBUG_PER_THREAD(cudaMallocAsync, ptsz)
-OPS_DEBUG_PER_THREAD(cudaMallocFromPoolAsync, ptsz)
-OPS_DEBUG_PER_THREAD(cudaFreeAsync, ptsz)
+OPS_DEBUG_PER_THREAD(cudaMallocAsync, ptsz, 3)
+OPS_DEBUG_PER_THREAD(cudaMallocFromPoolAsync, ptsz, 4)
+OPS_DEBUG_PER_THREAD(cudaFreeAsync, ptsz, 2)

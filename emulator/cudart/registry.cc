@@ -103,6 +103,22 @@ cudaError_t FindKernel(const DriverCalls& driver, const void* function, CUkernel
   return cudaSuccess;
 }
 
+const void* FindHostFunction(const DriverCalls& driver, CUkernel kernel, CUfunction function) {
+  Registry& registry = TheRegistry();
+  const std::lock_guard<std::mutex> lock(registry.mutex);
+  for (const auto& [host, entry] : registry.functions) {
+    if (entry.kernel == nullptr) continue;
+    if (entry.kernel == kernel) return host;
+    CUfunction in_context = nullptr;
+    if (function != nullptr &&
+        driver.cuKernelGetFunction(&in_context, entry.kernel) == CUDA_SUCCESS &&
+        in_context == function) {
+      return host;
+    }
+  }
+  return kernel != nullptr ? static_cast<const void*>(kernel) : function;
+}
+
 cudaError_t FindSymbol(const DriverCalls& driver, const void* symbol, CUdeviceptr* address,
                        size_t* bytes) {
   Registry& registry = TheRegistry();

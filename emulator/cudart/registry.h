@@ -13,6 +13,11 @@ namespace ops_debug::emulator::cudart {
 // not be loaded.
 cudaError_t FindKernel(const DriverCalls& driver, const void* function, CUkernel* kernel);
 
+// The other way round: the host address of the __global__ function whose kernel is `kernel` or
+// whose function in the current context is `function`; the handle itself if the program registered
+// none.
+const void* FindHostFunction(const DriverCalls& driver, CUkernel kernel, CUfunction function);
+
 // Device address and size of the __device__, __constant__ or __managed__ variable at host address
 // `symbol`.
 cudaError_t FindSymbol(const DriverCalls& driver, const void* symbol, CUdeviceptr* address,

@@ -5,28 +5,37 @@
 
 #include <dlfcn.h>
 
+#include <map>
 #include <mutex>
+#include <string>
 
 #include "emulator/driver/messages.h"
 
-namespace ops_debug::emulator::cudart {
+namespace ops_debug::emulator {
+
+bool& ZeroIsThreadStream() {
+  constinit thread_local bool is = false;
+  return is;
+}
+
+namespace cudart {
 namespace {
 
 struct Loaded {
   cudaError_t error = cudaErrorInsufficientDriver;
   PFN_cuGetProcAddress_v12000 get_proc_address = nullptr;
-  DriverCalls calls;
+  DriverCalls calls;         // stream 0 is the legacy default stream
+  DriverCalls thread_calls;  // stream 0 is the calling thread's default stream
 };
 
 int Missing() { return CUDA_ERROR_NOT_SUPPORTED; }
 
 template <class Function>
 void Look(PFN_cuGetProcAddress_v12000 get_proc_address, const char* name, int version,
-          Function* function) {
+          cuuint64_t flags, Function* function) {
   void* found = nullptr;
   CUdriverProcAddressQueryResult status;
-  const CUresult result =
-      get_proc_address(name, &found, version, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status);
+  const CUresult result = get_proc_address(name, &found, version, flags, &status);
   if (result != CUDA_SUCCESS || found == nullptr) found = reinterpret_cast<void*>(&Missing);
   *function = reinterpret_cast<Function>(found);
 }
@@ -43,8 +52,11 @@ Loaded Load() {
   loaded.get_proc_address =
       reinterpret_cast<PFN_cuGetProcAddress_v12000>(dlsym(library, "cuGetProcAddress_v2"));
   if (loaded.get_proc_address == nullptr) return loaded;
-#define OPS_DEBUG_DRIVER_CALL(name, version) \
-  Look(loaded.get_proc_address, #name, version, &loaded.calls.name);
+#define OPS_DEBUG_DRIVER_CALL(name, version)                                                   \
+  Look(loaded.get_proc_address, #name, version, CU_GET_PROC_ADDRESS_LEGACY_STREAM,             \
+       &loaded.calls.name);                                                                    \
+  Look(loaded.get_proc_address, #name, version, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, \
+       &loaded.thread_calls.name);
 #include "emulator/cudart/driver_calls.inc"
 #undef OPS_DEBUG_DRIVER_CALL
   loaded.error = static_cast<cudaError_t>(loaded.calls.cuInit(0));
@@ -63,24 +75,50 @@ thread_local cudaError_t last_error = cudaSuccess;
 
 cudaError_t LoadDriver(const DriverCalls** driver) {
   const Loaded& loaded = TheDriver();
-  *driver = &loaded.calls;
+  *driver = ZeroIsThreadStream() ? &loaded.thread_calls : &loaded.calls;
   return loaded.error;
 }
 
 PFN_cuGetProcAddress_v12000 GetProcAddress() { return TheDriver().get_proc_address; }
 
+int& ThreadDevice() {
+  constinit thread_local int ordinal = 0;
+  return ordinal;
+}
+
+cudaError_t RetainPrimary(const DriverCalls& driver, int ordinal, CUcontext* primary) {
+  // Retained once for the whole process. Never destroyed, like the driver.
+  static std::mutex& mutex = *new std::mutex;
+  static std::map<int, CUcontext>& retained = *new std::map<int, CUcontext>;
+  const std::lock_guard<std::mutex> lock(mutex);
+  CUcontext& known = retained[ordinal];
+  if (known == nullptr) {
+    const CUresult result = driver.cuDevicePrimaryCtxRetain(&known, ordinal);
+    if (result != CUDA_SUCCESS) {
+      known = nullptr;
+      return static_cast<cudaError_t>(result);
+    }
+  }
+  *primary = known;
+  return cudaSuccess;
+}
+
 cudaError_t EnsureContext(const DriverCalls& driver) {
   CUcontext context = nullptr;
-  CUresult result = driver.cuCtxGetCurrent(&context);
+  const CUresult result = driver.cuCtxGetCurrent(&context);
   if (result != CUDA_SUCCESS || context != nullptr) return static_cast<cudaError_t>(result);
-  static std::mutex& mutex = *new std::mutex;
-  static CUcontext primary = nullptr;
-  const std::lock_guard<std::mutex> lock(mutex);
-  if (primary == nullptr) {
-    result = driver.cuDevicePrimaryCtxRetain(&primary, 0);
-    if (result != CUDA_SUCCESS) return static_cast<cudaError_t>(result);
+  const cudaError_t error = RetainPrimary(driver, ThreadDevice(), &context);
+  return error != cudaSuccess ? error : static_cast<cudaError_t>(driver.cuCtxSetCurrent(context));
+}
+
+cudaError_t CurrentDevice(const DriverCalls& driver, int* ordinal) {
+  CUcontext context = nullptr;
+  const CUresult result = driver.cuCtxGetCurrent(&context);
+  if (result == CUDA_SUCCESS && context != nullptr) {
+    return static_cast<cudaError_t>(driver.cuCtxGetDevice(ordinal));
   }
-  return static_cast<cudaError_t>(driver.cuCtxSetCurrent(primary));
+  *ordinal = ThreadDevice();
+  return cudaSuccess;
 }
 
 cudaError_t Report(cudaError_t error) {
@@ -111,7 +149,8 @@ bool IsSticky(cudaError_t error) {
 }
 
 }  // namespace
-}  // namespace ops_debug::emulator::cudart
+}  // namespace cudart
+}  // namespace ops_debug::emulator
 
 using namespace ops_debug::emulator::cudart;  // NOLINT(google-build-using-namespace): entry points
 

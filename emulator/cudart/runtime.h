@@ -21,11 +21,21 @@ struct DriverCalls {
 #undef OPS_DEBUG_DRIVER_CALL
 };
 
-// Loads the driver and calls cuInit, once.
+// Loads the driver and calls cuInit, once. The functions are those for the calling thread's meaning
+// of stream 0.
 cudaError_t LoadDriver(const DriverCalls** driver);
 
-// Makes the device's primary context current if the thread has no context.
+// The device that the calling thread has chosen (cudaSetDevice).
+int& ThreadDevice();
+
+// The primary context of a device, retained once for the process.
+cudaError_t RetainPrimary(const DriverCalls& driver, int ordinal, CUcontext* primary);
+
+// Makes the primary context of the thread's device current if the thread has no context.
 cudaError_t EnsureContext(const DriverCalls& driver);
+
+// The device that the next call works on.
+cudaError_t CurrentDevice(const DriverCalls& driver, int* ordinal);
 
 // cuGetProcAddress_v2 of the loaded driver; nullptr without a driver.
 PFN_cuGetProcAddress_v12000 GetProcAddress();

@@ -1,11 +1,16 @@
 // Contexts: the primary one that run-time programs share, and those that driver programs create. A
 // context owns its modules, streams, events and memory, and the sticky error of a faulted kernel;
-// all contexts share the one address space of the device.
+// all contexts of a device share its memory.
 #include "emulator/driver/context.h"
 
 #include <algorithm>
 
+#include "emulator/driver/array.h"
+#include "emulator/driver/capture.h"
+#include "emulator/driver/memory.h"
 #include "emulator/driver/module.h"
+#include "emulator/driver/peer.h"
+#include "emulator/driver/work_scheduler.h"
 
 namespace ops_debug::emulator {
 namespace {
@@ -13,9 +18,66 @@ namespace {
 constexpr unsigned kApiVersion = 3020;  // what cuCtxGetApiVersion has said since cuCtxCreate_v2
 constexpr int kLeastPriority = 0, kGreatestPriority = -5;
 
+// Calls that need a current context but work in a faulted one too.
+template <class Body>
+CUresult WithCurrent(Body body) {
+  return InDriver([&](Driver&) -> CUresult {
+    CUctx_st* context = CurrentContext();
+    if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+    return body(*context);
+  });
+}
+
+// body(const CUctx_st&) for `handle`, or the current context if it is null.
+template <class Body>
+CUresult WithContext(CUcontext handle, CUresult if_none, Body body) {
+  return InDriver([&](Driver& driver) -> CUresult {
+    const CUctx_st* context = handle != nullptr ? driver.contexts.Find(handle) : CurrentContext();
+    return context != nullptr ? body(*context) : if_none;
+  });
+}
+
+CUresult Create(CUcontext* result, unsigned flags, CUdevice ordinal) {
+  return OnDevice(ordinal, [&](Device& device) -> CUresult {
+    if (result == nullptr || (flags & ~unsigned(CU_CTX_FLAGS_MASK)) != 0) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUctx_st* context = NewContext(device, flags, false);
+    if (!ContextStack().Push(context)) {
+      device.driver.contexts.Remove(context);
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *result = context;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult Synchronize(CUcontext handle) {
+  CUctx_st* context = nullptr;
+  const auto find = [&](Driver& driver) -> CUresult {
+    context = driver.contexts.Find(handle);
+    if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+    return context->sticky_error;
+  };
+  const CUresult status = InDriver([&](Driver& driver) -> CUresult {
+    const CUresult found = find(driver);
+    return found == CUDA_SUCCESS ? RefuseWaiting(*context) : found;
+  });
+  if (status != CUDA_SUCCESS) return status;
+  WaitForContext(*context);
+  return InDriver([&](Driver& driver) -> CUresult {
+    const CUresult found = find(driver);
+    if (found == CUDA_SUCCESS) FinishWait(*context->device);
+    return found;
+  });
+}
+
+}  // namespace
+
 CUctx_st* NewContext(Device& device, unsigned flags, bool is_primary) {
   auto context = std::make_unique<CUctx_st>();
-  context->id = device.next_id++;
+  context->device = &device;
+  context->id = device.driver.next_id++;
   context->flags = flags;
   context->is_primary = is_primary;
   context->limits = {{CU_LIMIT_STACK_SIZE, 1024},
@@ -24,74 +86,30 @@ CUctx_st* NewContext(Device& device, unsigned flags, bool is_primary) {
                      {CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT, 2048},
                      {CU_LIMIT_MAX_L2_FETCH_GRANULARITY, 64},
                      {CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0}};
-  return device.contexts.Add(std::move(context));
+  CUstream_st& legacy = context->legacy_stream;
+  legacy.context = context.get();
+  legacy.id = kLegacyStreamId;
+  legacy.order = std::make_shared<StreamOrder>(context.get(), /*is_blocking=*/false);
+  return device.driver.contexts.Add(std::move(context));
 }
 
-// Calls that need a current context but work in a faulted one too.
-template <class Body>
-CUresult WithCurrent(Body body) {
-  return OnDevice([&](Device& device) -> CUresult {
-    CUctx_st* context = CurrentContext();
-    if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-    return body(device, *context);
-  });
-}
-
-CUresult Create(CUcontext* result, unsigned flags, CUdevice ordinal) {
-  return OnDevice([&](Device& device) -> CUresult {
-    if (result == nullptr || (flags & ~unsigned(CU_CTX_FLAGS_MASK)) != 0) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (!IsDevice(ordinal)) return CUDA_ERROR_INVALID_DEVICE;
-    CUctx_st* context = NewContext(device, flags, false);
-    if (!ContextStack().Push(context)) {
-      device.contexts.Remove(context);
-      return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    *result = context;
-    return CUDA_SUCCESS;
-  });
-}
-
-void Deactivate(Device& device) {
-  if (device.primary == nullptr) return;
-  ClearContext(device, *device.primary);
-  device.contexts.Remove(device.primary);
-  device.primary = nullptr;
-}
-
-CUresult Synchronize(CUcontext handle) {
-  return OnDevice([&](Device& device) -> CUresult {
-    CUctx_st* context = device.contexts.Find(handle);
-    if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-    if (context->sticky_error != CUDA_SUCCESS) return context->sticky_error;
-    FinishWait(device);
-    return CUDA_SUCCESS;
-  });
-}
-
-}  // namespace
-
-CUctx_st* ActivatePrimary(Device& device) {
-  if (device.primary == nullptr) device.primary = NewContext(device, device.primary_flags, true);
-  return device.primary;
-}
-
-void ClearContext(Device& device, CUctx_st& context) {
-  UnloadModulesOf(device, context);
-  device.streams.RemoveIf([&](const CUstream_st& stream) { return stream.context == &context; });
-  device.events.RemoveIf([&](const CUevent_st& event) { return event.context == &context; });
-  std::erase_if(device.allocations, [&](const auto& entry) {
-    const auto& [address, allocation] = entry;
+void ClearContext(CUctx_st& context) {
+  Driver& driver = context.device->driver;
+  UnloadModulesOf(*context.device, context);
+  ForgetCapturesOf(context);
+  DestroyArraysOf(context);
+  driver.streams.RemoveIf([&](const CUstream_st& stream) { return stream.context == &context; });
+  driver.events.RemoveIf([&](const CUevent_st& event) { return event.context == &context; });
+  context.thread_streams.clear();
+  for (auto it = driver.allocations.begin(); it != driver.allocations.end();) {
+    const auto next = std::next(it);
     // Pools belong to the device: their memory outlives a context.
-    if (allocation.context != &context || allocation.kind == AllocationKind::kPool) return false;
-    if (allocation.kind == AllocationKind::kRegisteredHost) {
-      device.memory.UnregisterHostRange(address);
-    } else {
-      device.memory.Free(address);
+    if (it->second.context == &context && it->second.kind != AllocationKind::kPool) {
+      ReleaseAllocation(driver, it);
     }
-    return true;
-  });
+    it = next;
+  }
+  ForgetPeer(driver, context);
 }
 
 }  // namespace ops_debug::emulator
@@ -120,28 +138,26 @@ CUresult cuCtxCreate_v4(CUcontext* result, CUctxCreateParams* parameters, unsign
 }
 
 CUresult cuCtxDestroy_v2(CUcontext handle) {
-  return OnDevice([&](Device& device) -> CUresult {
-    CUctx_st* context = device.contexts.Find(handle);
-    if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-    if (context->is_primary) return CUDA_ERROR_INVALID_CONTEXT;
+  return AfterDraining(handle, [](Driver& driver, CUctx_st& context) -> CUresult {
+    if (context.is_primary) return CUDA_ERROR_INVALID_CONTEXT;
     ContextStackType& stack = ContextStack();
-    if (!stack.Empty() && stack.Top() == context) stack.Pop();
-    ClearContext(device, *context);
-    device.contexts.Remove(context);
+    if (!stack.Empty() && stack.Top() == &context) stack.Pop();
+    ClearContext(context);
+    driver.contexts.Remove(&context);
     return CUDA_SUCCESS;
   });
 }
 
 CUresult cuCtxPushCurrent_v2(CUcontext handle) {
-  return OnDevice([&](Device& device) -> CUresult {
-    CUctx_st* context = device.contexts.Find(handle);
+  return InDriver([&](Driver& driver) -> CUresult {
+    CUctx_st* context = driver.contexts.Find(handle);
     if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
     return ContextStack().Push(context) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
   });
 }
 
 CUresult cuCtxPopCurrent_v2(CUcontext* popped) {
-  return OnDevice([&](Device&) -> CUresult {
+  return InDriver([&](Driver&) -> CUresult {
     ContextStackType& stack = ContextStack();
     if (stack.Empty()) return CUDA_ERROR_INVALID_CONTEXT;
     if (popped != nullptr) *popped = stack.Top();
@@ -151,13 +167,13 @@ CUresult cuCtxPopCurrent_v2(CUcontext* popped) {
 }
 
 CUresult cuCtxSetCurrent(CUcontext handle) {
-  return OnDevice([&](Device& device) -> CUresult {
+  return InDriver([&](Driver& driver) -> CUresult {
     ContextStackType& stack = ContextStack();
     if (handle == nullptr) {
       if (!stack.Empty()) stack.Pop();
       return CUDA_SUCCESS;
     }
-    CUctx_st* context = device.contexts.Find(handle);
+    CUctx_st* context = driver.contexts.Find(handle);
     if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
     if (stack.Empty()) {
       stack.Push(context);
@@ -169,7 +185,7 @@ CUresult cuCtxSetCurrent(CUcontext handle) {
 }
 
 CUresult cuCtxGetCurrent(CUcontext* result) {
-  return OnDevice([&](Device&) -> CUresult {
+  return InDriver([&](Driver&) -> CUresult {
     if (result == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *result = CurrentContext();
     return CUDA_SUCCESS;
@@ -177,35 +193,31 @@ CUresult cuCtxGetCurrent(CUcontext* result) {
 }
 
 CUresult cuCtxGetDevice(CUdevice* result) {
-  return WithCurrent([&](Device&, CUctx_st&) -> CUresult {
+  return WithCurrent([&](CUctx_st& context) -> CUresult {
     if (result == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *result = 0;
+    *result = context.device->ordinal;
     return CUDA_SUCCESS;
   });
 }
 
 CUresult cuCtxGetDevice_v2(CUdevice* result, CUcontext handle) {
-  return OnDevice([&](Device& device) -> CUresult {
-    if (result == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    const CUctx_st* context = handle != nullptr ? device.contexts.Find(handle) : CurrentContext();
-    if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-    *result = 0;
+  if (result == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return WithContext(handle, CUDA_ERROR_INVALID_CONTEXT, [&](const CUctx_st& context) {
+    *result = context.device->ordinal;
     return CUDA_SUCCESS;
   });
 }
 
 CUresult cuCtxGetId(CUcontext handle, unsigned long long* id) {  // NOLINT(google-runtime-int): ABI
-  return OnDevice([&](Device& device) -> CUresult {
-    if (id == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    const CUctx_st* context = handle != nullptr ? device.contexts.Find(handle) : CurrentContext();
-    if (context == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    *id = context->id;
+  if (id == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return WithContext(handle, CUDA_ERROR_CONTEXT_IS_DESTROYED, [&](const CUctx_st& context) {
+    *id = context.id;
     return CUDA_SUCCESS;
   });
 }
 
 CUresult cuCtxGetFlags(unsigned int* flags) {
-  return WithCurrent([&](Device&, CUctx_st& context) -> CUresult {
+  return WithCurrent([&](CUctx_st& context) -> CUresult {
     if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *flags = context.flags;
     return CUDA_SUCCESS;
@@ -213,7 +225,7 @@ CUresult cuCtxGetFlags(unsigned int* flags) {
 }
 
 CUresult cuCtxSetFlags(unsigned int flags) {
-  return WithCurrent([&](Device&, CUctx_st& context) -> CUresult {
+  return WithCurrent([&](CUctx_st& context) -> CUresult {
     if ((flags & ~unsigned(CU_CTX_FLAGS_MASK)) != 0) return CUDA_ERROR_INVALID_VALUE;
     context.flags = flags;
     return CUDA_SUCCESS;
@@ -221,23 +233,19 @@ CUresult cuCtxSetFlags(unsigned int flags) {
 }
 
 CUresult cuCtxGetApiVersion(CUcontext handle, unsigned int* version) {
-  return OnDevice([&](Device& device) -> CUresult {
-    if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    const CUctx_st* context = handle != nullptr ? device.contexts.Find(handle) : CurrentContext();
-    if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return WithContext(handle, CUDA_ERROR_INVALID_CONTEXT, [&](const CUctx_st&) {
     *version = kApiVersion;
     return CUDA_SUCCESS;
   });
 }
 
-CUresult cuCtxSynchronize(void) {
-  if (!Initialised()) return CUDA_ERROR_NOT_INITIALIZED;
-  return Synchronize(CurrentContext());
-}
+CUresult cuCtxSynchronize(void) { return cuCtxSynchronize_v2(nullptr); }
 
-CUresult cuCtxSynchronize_v2(CUcontext context) {
+CUresult cuCtxSynchronize_v2(CUcontext handle) {
   if (!Initialised()) return CUDA_ERROR_NOT_INITIALIZED;
-  return Synchronize(context != nullptr ? context : CurrentContext());
+  if (handle != nullptr) return Synchronize(handle);
+  return Synchronize(ContextStack().Empty() ? nullptr : ContextStack().Top());
 }
 
 CUresult cuCtxGetLimit(size_t* value, CUlimit limit) {
@@ -301,61 +309,8 @@ CUresult cuCtxResetPersistingL2Cache(void) {
   return InContext([](Device&, CUctx_st&) { return CUDA_SUCCESS; });
 }
 
-CUresult cuDevicePrimaryCtxRetain(CUcontext* result, CUdevice ordinal) {
-  return OnDevice([&](Device& device) -> CUresult {
-    if (!IsDevice(ordinal)) return CUDA_ERROR_INVALID_DEVICE;
-    if (result == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *result = ActivatePrimary(device);
-    ++device.primary_references;
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal) {
-  return OnDevice([&](Device& device) -> CUresult {
-    if (!IsDevice(ordinal)) return CUDA_ERROR_INVALID_DEVICE;
-    if (device.primary_references == 0) return CUDA_ERROR_INVALID_CONTEXT;
-    if (--device.primary_references == 0) Deactivate(device);
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
-  return OnDevice([&](Device& device) -> CUresult {
-    if (!IsDevice(ordinal)) return CUDA_ERROR_INVALID_DEVICE;
-    if (device.primary == nullptr) return CUDA_SUCCESS;
-    // The handle stays valid: whoever retained it goes on with a fresh context.
-    ClearContext(device, *device.primary);
-    device.primary->sticky_error = CUDA_SUCCESS;
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned int flags) {
-  return OnDevice([&](Device& device) -> CUresult {
-    if (!IsDevice(ordinal)) return CUDA_ERROR_INVALID_DEVICE;
-    if ((flags & ~unsigned(CU_CTX_FLAGS_MASK)) != 0) return CUDA_ERROR_INVALID_VALUE;
-    device.primary_flags = flags;
-    if (device.primary != nullptr) device.primary->flags = flags;
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult cuDevicePrimaryCtxGetState(CUdevice ordinal, unsigned int* flags, int* active) {
-  return OnDevice([&](Device& device) -> CUresult {
-    if (!IsDevice(ordinal)) return CUDA_ERROR_INVALID_DEVICE;
-    if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *flags = device.primary_flags;
-    *active = device.primary != nullptr ? 1 : 0;
-    return CUDA_SUCCESS;
-  });
-}
-
 }  // extern "C"
 
 OPS_DEBUG_FIRST_ABI(cuCtxDestroy, cuCtxDestroy_v2)
 OPS_DEBUG_FIRST_ABI(cuCtxPushCurrent, cuCtxPushCurrent_v2)
 OPS_DEBUG_FIRST_ABI(cuCtxPopCurrent, cuCtxPopCurrent_v2)
-OPS_DEBUG_FIRST_ABI(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2)
-OPS_DEBUG_FIRST_ABI(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2)
-OPS_DEBUG_FIRST_ABI(cuDevicePrimaryCtxSetFlags, cuDevicePrimaryCtxSetFlags_v2)

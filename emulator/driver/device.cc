@@ -1,6 +1,8 @@
-// Device queries. There is one device, ordinal 0; it describes itself from its DeviceModel.
+// Device queries. A device describes itself from its DeviceModel.
+#include <array>
 #include <cstdio>
 #include <cstring>
+#include <string>
 
 #include "emulator/driver/limits.h"
 #include "emulator/driver/state.h"
@@ -8,11 +10,23 @@
 namespace ops_debug::emulator {
 namespace {
 
-constexpr char kPciBusId[] = "0000:00:00.0";
-// "ops-debug CPU dv": stable, so that programs which compare UUIDs see the same device every time.
-constexpr char kUuid[] = "ops-debug CPU dv";
+// "domain:bus:device.function": every device is on a bus of its own.
+std::string PciBusId(int ordinal) {
+  char id[16];
+  std::snprintf(id, sizeof(id), "0000:%02x:00.0", unsigned(ordinal) + 1);
+  return id;
+}
 
-int Attribute(const DeviceModel& model, CUdevice_attribute attribute) {
+// Stable, so that programs which compare UUIDs see the same devices every time.
+std::array<char, 16> Uuid(int ordinal) {
+  std::array<char, 16> uuid;
+  std::memcpy(uuid.data(), "ops-debug CPU d ", uuid.size());
+  uuid.back() = char('0' + ordinal);
+  return uuid;
+}
+
+int Attribute(const Device& device, CUdevice_attribute attribute) {
+  const DeviceModel& model = device.model;
   switch (attribute) {
 #define OPS_DEBUG_ATTRIBUTE(name, value) \
   case CU_DEVICE_ATTRIBUTE_##name:       \
@@ -27,10 +41,8 @@ int Attribute(const DeviceModel& model, CUdevice_attribute attribute) {
 // body(Device&) for a valid ordinal and a result pointer that is not null.
 template <class Body>
 CUresult Query(CUdevice ordinal, const void* result, Body body) {
-  return OnDevice([&](Device& device) -> CUresult {
-    if (!IsDevice(ordinal)) return CUDA_ERROR_INVALID_DEVICE;
-    if (result == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    return body(device);
+  return OnDevice(ordinal, [&](Device& device) -> CUresult {
+    return result != nullptr ? body(device) : CUDA_ERROR_INVALID_VALUE;
   });
 }
 
@@ -48,9 +60,9 @@ using namespace ops_debug::emulator;  // NOLINT(google-build-using-namespace): e
 extern "C" {
 
 CUresult cuDeviceGetCount(int* count) {
-  return OnDevice([&](Device&) -> CUresult {
+  return InDriver([&](Driver& driver) -> CUresult {
     if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *count = 1;
+    *count = int(driver.devices.size());
     return CUDA_SUCCESS;
   });
 }
@@ -68,9 +80,10 @@ CUresult cuDeviceGetName(char* name, int length, CUdevice ordinal) {
 }
 
 CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice ordinal) {
-  return Query(ordinal, uuid, [&](Device&) {
-    static_assert(sizeof(kUuid) == sizeof(uuid->bytes) + 1);
-    std::memcpy(uuid->bytes, kUuid, sizeof(uuid->bytes));
+  return Query(ordinal, uuid, [&](Device& device) {
+    const auto bytes = Uuid(device.ordinal);
+    static_assert(sizeof(bytes) == sizeof(uuid->bytes));
+    std::memcpy(uuid->bytes, bytes.data(), sizeof(uuid->bytes));
     return CUDA_SUCCESS;
   });
 }
@@ -89,7 +102,7 @@ CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice ordinal) {
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice ordinal) {
   return Query(ordinal, value, [&](Device& device) -> CUresult {
     if (attribute <= 0 || attribute >= CU_DEVICE_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
-    *value = Attribute(device.model, attribute);
+    *value = Attribute(device, attribute);
     return CUDA_SUCCESS;
   });
 }
@@ -104,43 +117,62 @@ CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice ordinal) {
 }
 
 CUresult cuDeviceGetPCIBusId(char* id, int length, CUdevice ordinal) {
-  return Query(ordinal, id, [&](Device&) { return CopyText(kPciBusId, id, length); });
+  return Query(ordinal, id, [&](Device& device) {
+    return CopyText(PciBusId(device.ordinal).c_str(), id, length);
+  });
 }
 
-CUresult cuDeviceGetByPCIBusId(CUdevice* device, const char* id) {
-  return OnDevice([&](Device&) -> CUresult {
-    if (device == nullptr || id == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    // "domain:bus:device.function", the domain is optional.
-    const bool ours = std::strcmp(id, kPciBusId) == 0 || std::strcmp(id, kPciBusId + 5) == 0;
-    if (!ours) return CUDA_ERROR_INVALID_DEVICE;
-    *device = 0;
+CUresult cuDeviceGetByPCIBusId(CUdevice* result, const char* id) {
+  return InDriver([&](Driver& driver) -> CUresult {
+    if (result == nullptr || id == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    for (const auto& device : driver.devices) {
+      const std::string its_id = PciBusId(device->ordinal);
+      // The domain may be left out.
+      if (its_id != id && its_id.substr(5) != id) continue;
+      *result = device->ordinal;
+      return CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_INVALID_DEVICE;
+  });
+}
+
+// No texture unit limits a linear texture but its addresses.
+CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t* width, CUarray_format, unsigned channels,
+                                            CUdevice ordinal) {
+  return Query(ordinal, width, [&](Device&) -> CUresult {
+    if (channels != 1 && channels != 2 && channels != 4) return CUDA_ERROR_INVALID_VALUE;
+    *width = size_t{1} << 28;
     return CUDA_SUCCESS;
   });
 }
 
-CUresult cuDeviceCanAccessPeer(int* can, CUdevice ordinal, CUdevice peer) {
-  return Query(ordinal, can, [&](Device&) -> CUresult {
-    if (!IsDevice(peer)) return CUDA_ERROR_INVALID_DEVICE;
-    *can = 0;  // a device is no peer of itself
+CUresult cuDeviceGetExecAffinitySupport(int* supported, CUexecAffinityType, CUdevice ordinal) {
+  return Query(ordinal, supported, [&](Device&) {
+    *supported = 0;
     return CUDA_SUCCESS;
   });
 }
 
-CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute, CUdevice ordinal,
-                                 CUdevice peer) {
-  return Query(ordinal, value, [&](Device&) -> CUresult {
-    if (!IsDevice(peer) || peer == ordinal) return CUDA_ERROR_INVALID_DEVICE;
-    *value = 0;
+CUresult cuDeviceGetProperties(CUdevprop* properties, CUdevice ordinal) {
+  return Query(ordinal, properties, [&](Device& device) {
+    const auto get = [&](CUdevice_attribute attribute) { return Attribute(device, attribute); };
+    *properties =
+        CUdevprop{.maxThreadsPerBlock = get(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
+                  .maxThreadsDim = {get(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X),
+                                    get(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y),
+                                    get(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z)},
+                  .maxGridSize = {get(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X),
+                                  get(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y),
+                                  get(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z)},
+                  .sharedMemPerBlock = get(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK),
+                  .totalConstantMemory = get(CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY),
+                  .SIMDWidth = get(CU_DEVICE_ATTRIBUTE_WARP_SIZE),
+                  .memPitch = get(CU_DEVICE_ATTRIBUTE_MAX_PITCH),
+                  .regsPerBlock = get(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK),
+                  .clockRate = get(CU_DEVICE_ATTRIBUTE_CLOCK_RATE),
+                  .textureAlign = get(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT)};
     return CUDA_SUCCESS;
   });
-}
-
-CUresult cuCtxEnablePeerAccess(CUcontext, unsigned int) {
-  return InContext([](Device&, CUctx_st&) { return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED; });
-}
-
-CUresult cuCtxDisablePeerAccess(CUcontext) {
-  return InContext([](Device&, CUctx_st&) { return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED; });
 }
 
 CUresult cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget,

@@ -1,6 +1,7 @@
 // Names, parameters and attributes of functions and of library kernels.
 #include "emulator/driver/function.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "emulator/driver/limits.h"
@@ -36,16 +37,30 @@ std::optional<int> GetAttribute(const Device& device, const CUfunc_st& function,
       return function.preferred_shared_carveout;
     case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
     case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA:
-    case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:
-    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
-    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
-    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
-    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
-    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
       return 0;
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:
+      return attributes.cluster_must_be_set ? 1 : 0;
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
+      return int(std::max(attributes.required_cluster.x, function.required_cluster.x));
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
+      return int(std::max(attributes.required_cluster.y, function.required_cluster.y));
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
+      return int(std::max(attributes.required_cluster.z, function.required_cluster.z));
+    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+      return function.non_portable_clusters ? 1 : 0;
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+      return function.cluster_policy;
     default:
       return std::nullopt;
   }
+}
+
+// What the kernel was compiled with stands: only the same value can be set again.
+CUresult RequireCluster(CUfunc_st& function, uint32_t Dim3::*dimension, int value) {
+  const uint32_t fixed = Attributes(function).required_cluster.*dimension;
+  if (value < 0 || (fixed != 0 && fixed != uint32_t(value))) return CUDA_ERROR_INVALID_VALUE;
+  if (fixed == 0) function.required_cluster.*dimension = uint32_t(value);
+  return CUDA_SUCCESS;
 }
 
 CUresult SetAttribute(const Device& device, CUfunc_st& function, CUfunction_attribute attribute,
@@ -63,8 +78,20 @@ CUresult SetAttribute(const Device& device, CUfunc_st& function, CUfunction_attr
       if (value < -1 || value > 100) return CUDA_ERROR_INVALID_VALUE;
       function.preferred_shared_carveout = value;
       return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
+      return RequireCluster(function, &Dim3::x, value);
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
+      return RequireCluster(function, &Dim3::y, value);
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
+      return RequireCluster(function, &Dim3::z, value);
     case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+      function.non_portable_clusters = value != 0;
+      return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+      if (value < CU_CLUSTER_SCHEDULING_POLICY_DEFAULT ||
+          value > CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING)
+        return CUDA_ERROR_INVALID_VALUE;
+      function.cluster_policy = value;
       return CUDA_SUCCESS;
     default:
       return CUDA_ERROR_INVALID_VALUE;
@@ -159,7 +186,7 @@ CUresult cuFuncLoad(CUfunction handle) {
 
 CUresult cuKernelGetName(const char** name, CUkernel handle) {
   return OnDevice([&](Device& device) -> CUresult {
-    const CUkern_st* kernel = device.kernels.Find(handle);
+    const CUkern_st* kernel = device.driver.kernels.Find(handle);
     if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *name = kernel->name.c_str();
@@ -185,7 +212,7 @@ CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkerne
   return WithFunction(handle, [&](Device& device, CUfunc_st& function) -> CUresult {
     const CUresult status = SetAttribute(device, function, attribute, value);
     // Remembered with the kernel, so that its functions in other contexts get it too.
-    CUkern_st* kernel = device.kernels.Find(handle);
+    CUkern_st* kernel = device.driver.kernels.Find(handle);
     if (status == CUDA_SUCCESS && kernel != nullptr) kernel->attributes[attribute] = value;
     return status;
   });

@@ -1,6 +1,6 @@
 // Finds the PTX in an image. The CPU device runs PTX only: of a fat binary it takes the entry for
 // the newest architecture that the model can still run, as a GPU's just-in-time compiler does;
-// machine code beside it is ignored.
+// machine code beside it is ignored. Objects of separate compilation are linked.
 #include "emulator/driver/image.h"
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "emulator/link.h"
 #include "ptx/fatbin.h"
 
 namespace ops_debug::emulator {
@@ -25,24 +26,25 @@ std::string HowToGetPtx(const DeviceModel& model) {
          "` so that it carries PTX for this device";
 }
 
-CUresult FromFatbin(const ptx::Fatbin& fatbin, const DeviceModel& model, std::string* ptx,
-                    std::string* why) {
+// The entry for the newest architecture that `model` can run; nullptr if none. `*found` lists all.
+const ptx::FatbinEntry* BestPtx(const ptx::Fatbin& fatbin, const DeviceModel& model,
+                                std::string* found) {
   const uint32_t limit = model.compute_major * 10 + model.compute_minor;
   const ptx::FatbinEntry* best = nullptr;
-  std::string found;
   for (const ptx::FatbinEntry& entry : fatbin.entries) {
-    found += (found.empty() ? "" : ", ") + ptx::Describe(entry);
+    *found += (found->empty() ? "" : ", ") + ptx::Describe(entry);
     if (entry.kind != ptx::FatbinEntry::Kind::kPtx || entry.arch > limit) continue;
     // compute_90a runs on 9.0 alone.
     if (entry.arch_specific && entry.arch != limit) continue;
     if (best == nullptr || entry.arch > best->arch) best = &entry;
   }
-  if (fatbin.relocatable) {
-    *why =
-        "the program was built with -rdc=true: device code that still has to be linked is not "
-        "supported; build it without separate compilation";
-    return CUDA_ERROR_NOT_SUPPORTED;
-  }
+  return best;
+}
+
+CUresult FromFatbin(const ptx::Fatbin& fatbin, const DeviceModel& model, std::string* ptx,
+                    std::string* why) {
+  std::string found;
+  const ptx::FatbinEntry* best = BestPtx(fatbin, model, &found);
   if (best == nullptr) {
     *why = "no PTX that compute capability " + std::to_string(model.compute_major) + "." +
            std::to_string(model.compute_minor) + " can run in a fat binary with " +
@@ -55,6 +57,51 @@ CUresult FromFatbin(const ptx::Fatbin& fatbin, const DeviceModel& model, std::st
     return CUDA_ERROR_INVALID_IMAGE;
   }
   *ptx = std::move(payload.value());
+  return CUDA_SUCCESS;
+}
+
+// A program built with -rdc=true: the wrapper lists the fat binaries of its objects, unlinked. The
+// driver links their PTX (fatbinary_section.h of the toolkit: version 2).
+CUresult FromRelocatable(const void* image, const DeviceModel& model, std::string* ptx,
+                         std::string* why) {
+  struct {
+    uint32_t magic, version;
+    const void* container;
+    const void* const* relocatable;
+  } wrapper;
+  std::memcpy(&wrapper, image, sizeof(wrapper));
+  std::vector<std::string> texts;
+  for (const void* const* object = wrapper.relocatable;
+       ptx::ReadableBytes(object) >= sizeof(void*) && *object != nullptr; ++object) {
+    const ptx::Result<ptx::Fatbin> fatbin = ptx::OpenFatbin(*object);
+    if (!fatbin.ok()) {
+      *why = fatbin.error().ToString();
+      return CUDA_ERROR_INVALID_IMAGE;
+    }
+    // Objects without device code, such as the device run-time's, have nothing to give.
+    std::string found;
+    const ptx::FatbinEntry* best = BestPtx(fatbin.value(), model, &found);
+    if (best == nullptr) continue;
+    ptx::Result<std::string> payload = ptx::ReadPayload(*best);
+    if (!payload.ok()) {
+      *why = payload.error().ToString();
+      return CUDA_ERROR_INVALID_IMAGE;
+    }
+    texts.push_back(std::move(payload.value()));
+  }
+  if (texts.empty()) {
+    *why = "the program was built with -rdc=true and its objects carry no PTX" + HowToGetPtx(model);
+    return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  }
+  std::vector<LinkInput> inputs;
+  for (size_t i = 0; i < texts.size(); ++i)
+    inputs.push_back({"object " + std::to_string(i + 1) + " of the program", texts[i]});
+  ptx::Result<std::string> linked = LinkModules(inputs);
+  if (!linked.ok()) {
+    *why = "cannot link the program's device code: " + linked.error().message;
+    return CUDA_ERROR_INVALID_IMAGE;
+  }
+  *ptx = std::move(linked.value());
   return CUDA_SUCCESS;
 }
 
@@ -93,6 +140,7 @@ CUresult ReadImage(const void* image, const DeviceModel& model, std::string* ptx
       *why = fatbin.error().ToString();
       return CUDA_ERROR_INVALID_IMAGE;
     }
+    if (fatbin.value().relocatable) return FromRelocatable(image, model, ptx, why);
     return FromFatbin(fatbin.value(), model, ptx, why);
   }
   if (std::memcmp(image, kElfMagic, sizeof(kElfMagic)) == 0) return FromCubin(model, why);

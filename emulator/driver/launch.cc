@@ -1,16 +1,18 @@
-// Kernel launches: the checks a GPU driver makes before it starts a grid, the packed parameter
-// buffer, and what a faulted grid leaves behind. The grid runs to its end inside the call; the call
-// itself succeeds even if the kernel faults, and the error waits in the context for the next call,
-// as on a GPU.
+// Kernel launches: the checks a GPU driver makes before it queues a grid, and the packed parameter
+// buffer. The call succeeds even if the kernel faults later; the error then waits in the context
+// for the next call, as on a GPU.
 #include <algorithm>
 #include <cstring>
 #include <optional>
 #include <span>
+#include <utility>
 
+#include "emulator/driver/cluster.h"
 #include "emulator/driver/function.h"
 #include "emulator/driver/limits.h"
 #include "emulator/driver/messages.h"
 #include "emulator/driver/module.h"
+#include "emulator/driver/operation.h"
 
 namespace ops_debug::emulator {
 namespace {
@@ -23,32 +25,8 @@ struct LaunchRequest {
   void** parameters = nullptr;
   void** extra = nullptr;
   bool cooperative = false;
-  Dim3 cluster;
+  std::span<const CUlaunchAttribute> attributes;
 };
-
-CUresult ResultOf(LaunchError::Code code) {
-  switch (code) {
-    case LaunchError::Code::kIllegalAddress:
-      return CUDA_ERROR_ILLEGAL_ADDRESS;
-    case LaunchError::Code::kMisalignedAddress:
-      return CUDA_ERROR_MISALIGNED_ADDRESS;
-    case LaunchError::Code::kInvalidAddressSpace:
-      return CUDA_ERROR_INVALID_ADDRESS_SPACE;
-    case LaunchError::Code::kIllegalInstruction:
-      return CUDA_ERROR_ILLEGAL_INSTRUCTION;
-    case LaunchError::Code::kUnsupportedInstruction:
-      return CUDA_ERROR_NOT_SUPPORTED;
-    case LaunchError::Code::kTrap:
-      return CUDA_ERROR_LAUNCH_FAILED;
-    case LaunchError::Code::kAssert:
-      return CUDA_ERROR_ASSERT;
-    case LaunchError::Code::kInvalidProgramCounter:
-      return CUDA_ERROR_INVALID_PC;
-    case LaunchError::Code::kDeadlock:
-      return CUDA_ERROR_LAUNCH_TIMEOUT;
-  }
-  return CUDA_ERROR_LAUNCH_FAILED;
-}
 
 bool Within(const Dim3& value, const Dim3& limit) {
   return value.x >= 1 && value.y >= 1 && value.z >= 1 && value.x <= limit.x && value.y <= limit.y &&
@@ -126,23 +104,18 @@ CUresult Launch(const LaunchRequest& request) {
     std::vector<std::byte> packed;
     if (status == CUDA_SUCCESS) status = PackParameters(Attributes(*function), request, &packed);
     if (status != CUDA_SUCCESS) return status;
-    const Dim3& cluster = request.cluster;
-    if (uint64_t(cluster.x) * cluster.y * cluster.z > 1) {
-      Say("kernel " + function->name + ": launches with thread block clusters are not supported");
-      return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    const LaunchConfig config{.grid = request.grid,
-                              .block = request.block,
-                              .dynamic_shared_bytes = request.shared_bytes,
-                              .parameters = packed,
-                              .cooperative = request.cooperative};
-    const LaunchOutcome outcome = Run(*function->module->program, *function->kernel, config,
-                                      device.model, device.memory, /*workers=*/0);
-    if (!outcome.ok) {
-      Say("kernel failed: " + outcome.error.message);
-      context.sticky_error = ResultOf(outcome.error.code);
-    }
-    return CUDA_SUCCESS;
+    ClusterShape cluster;
+    status = ChooseCluster(device.model, *function, request.grid, request.attributes, &cluster);
+    if (status != CUDA_SUCCESS) return status;
+    KernelOperation kernel{.function = function,
+                           .grid = request.grid,
+                           .block = request.block,
+                           .cluster = cluster.blocks,
+                           .explicit_cluster = cluster.is_explicit,
+                           .cooperative = request.cooperative,
+                           .dynamic_shared_bytes = request.shared_bytes,
+                           .parameters = std::move(packed)};
+    return Submit(device, context, request.stream, {.work = std::move(kernel)});
   });
 }
 
@@ -190,15 +163,13 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, voi
                         .shared_bytes = config->sharedMemBytes,
                         .stream = config->hStream,
                         .parameters = parameters,
-                        .extra = extra};
+                        .extra = extra,
+                        .attributes = {config->attrs, config->numAttrs}};
   // The other attributes steer scheduling and caches: they change when a kernel runs, not what it
   // computes.
-  for (const CUlaunchAttribute& attribute : std::span(config->attrs, config->numAttrs)) {
+  for (const CUlaunchAttribute& attribute : request.attributes) {
     if (attribute.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) {
       request.cooperative = attribute.value.cooperative != 0;
-    } else if (attribute.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
-      const auto& dim = attribute.value.clusterDim;
-      request.cluster = {dim.x, dim.y, dim.z};
     }
   }
   return Launch(request);
@@ -206,6 +177,6 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, voi
 
 }  // extern "C"
 
-OPS_DEBUG_PER_THREAD(cuLaunchKernel, ptsz)
-OPS_DEBUG_PER_THREAD(cuLaunchCooperativeKernel, ptsz)
-OPS_DEBUG_PER_THREAD(cuLaunchKernelEx, ptsz)
+OPS_DEBUG_PER_THREAD(cuLaunchKernel, ptsz, 11)
+OPS_DEBUG_PER_THREAD(cuLaunchCooperativeKernel, ptsz, 10)
+OPS_DEBUG_PER_THREAD(cuLaunchKernelEx, ptsz, 4)

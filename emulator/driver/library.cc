@@ -4,8 +4,11 @@
 #include <utility>
 
 #include "emulator/driver/image.h"
+#include "emulator/driver/jit_log.h"
 #include "emulator/driver/messages.h"
+#include "emulator/driver/models.h"
 #include "emulator/driver/module.h"
+#include "emulator/driver/operation.h"
 
 namespace ops_debug::emulator {
 
@@ -15,30 +18,33 @@ CUresult LibraryModule(Device& device, CUlib_st& library, CUctx_st& context, CUm
     *module = known->second;
     return CUDA_SUCCESS;
   }
-  std::unique_ptr<Program> program = std::move(library.unclaimed);
+  std::unique_ptr<Program> program;
+  if (library.unclaimed_device == &device) program = std::move(library.unclaimed);
   if (program == nullptr) {
+    const auto ptx = library.ptx.find(&device);
+    if (ptx == library.ptx.end()) return CUDA_ERROR_NO_BINARY_FOR_GPU;
     std::string why;
-    const CUresult status = LoadProgram(device, library.ptx, &program, &why);
+    const CUresult status = LoadProgram(device, ptx->second, &program, &why);
     if (status != CUDA_SUCCESS) return status;
   }
   auto loaded = std::make_unique<CUmod_st>();
   loaded->context = &context;
   loaded->library = &library;
   loaded->program = std::move(program);
-  *module = device.modules.Add(std::move(loaded));
+  *module = device.driver.modules.Add(std::move(loaded));
   library.modules.emplace(&context, *module);
   return CUDA_SUCCESS;
 }
 
 CUresult ResolveFunction(Device& device, CUctx_st& context, CUfunction handle,
                          CUfunc_st** function) {
-  CUfunc_st* found = device.functions.Find(handle);
+  CUfunc_st* found = device.driver.functions.Find(handle);
   if (found != nullptr) {
     if (found->module->context != &context) return CUDA_ERROR_INVALID_CONTEXT;
     *function = found;
     return CUDA_SUCCESS;
   }
-  const CUkern_st* kernel = device.kernels.Find(handle);
+  const CUkern_st* kernel = device.driver.kernels.Find(handle);
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   CUmod_st* module = nullptr;
   const CUresult status = LibraryModule(device, *kernel->library, context, &module);
@@ -62,26 +68,37 @@ CUkern_st* FindKernel(Device& device, CUlib_st& library, const std::string& name
   auto kernel = std::make_unique<CUkern_st>();
   kernel->library = &library;
   kernel->name = name;
-  CUkern_st* handle = device.kernels.Add(std::move(kernel));
+  CUkern_st* handle = device.driver.kernels.Add(std::move(kernel));
   library.kernels.emplace(name, handle);
   return handle;
 }
 
 template <class Read>
-CUresult Load(CUlibrary* result, Read read) {
+CUresult Load(CUlibrary* result, JitLog log, Read read) {
   return OnDevice([&](Device& device) -> CUresult {
     if (result == nullptr) return CUDA_ERROR_INVALID_VALUE;
     auto library = std::make_unique<CUlib_st>();
-    std::string why;
-    CUresult status = read(device, &library->ptx, &why);
+    std::string ptx, why;
+    CUresult status = read(device, &ptx, &why);
     if (status != CUDA_SUCCESS) {
       Say(why);
+      log.Error(why);
       return status;
     }
-    status = LoadProgram(device, library->ptx, &library->unclaimed, &why);
+    // The image may be gone when another device needs it.
+    for (const auto& other : device.driver.devices) {
+      std::string its_ptx = ptx, why_not;
+      const bool same = ArchitectureNumber(other->model) == ArchitectureNumber(device.model);
+      if (same || read(*other, &its_ptx, &why_not) == CUDA_SUCCESS) {
+        library->ptx.emplace(other.get(), std::move(its_ptx));
+      }
+    }
+    library->unclaimed_device = &device;
+    status = LoadProgram(device, ptx, &library->unclaimed, &why);
+    log.Error(why);
     if (status != CUDA_SUCCESS) return status;
     library->kernel_names = library->unclaimed->KernelNames();
-    *result = device.libraries.Add(std::move(library));
+    *result = device.driver.libraries.Add(std::move(library));
     return CUDA_SUCCESS;
   });
 }
@@ -90,7 +107,7 @@ CUresult Load(CUlibrary* result, Read read) {
 template <class Body>
 CUresult WithLibrary(CUlibrary handle, Body body) {
   return OnDevice([&](Device& device) -> CUresult {
-    CUlib_st* library = device.libraries.Find(handle);
+    CUlib_st* library = device.driver.libraries.Find(handle);
     if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     return body(device, *library);
   });
@@ -98,7 +115,7 @@ CUresult WithLibrary(CUlibrary handle, Body body) {
 
 CUresult FindVariable(CUlibrary handle, const char* name, CUdeviceptr* address, size_t* bytes) {
   return InContext([&](Device& device, CUctx_st& context) -> CUresult {
-    CUlib_st* library = device.libraries.Find(handle);
+    CUlib_st* library = device.driver.libraries.Find(handle);
     if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
     CUmod_st* module = nullptr;
@@ -121,27 +138,30 @@ using namespace ops_debug::emulator;  // NOLINT(google-build-using-namespace): e
 
 extern "C" {
 
-CUresult cuLibraryLoadData(CUlibrary* result, const void* image, CUjit_option*, void**,
-                           unsigned int, CUlibraryOption*, void**, unsigned int) {
+CUresult cuLibraryLoadData(CUlibrary* result, const void* image, CUjit_option* options,
+                           void** values, unsigned int count, CUlibraryOption*, void**, unsigned int) {
   if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return Load(result, [&](Device& device, std::string* ptx, std::string* why) {
+  return Load(result, JitLog(count, options, values), [&](Device& device, std::string* ptx, std::string* why) {
     return ReadImage(image, device.model, ptx, why);
   });
 }
 
-CUresult cuLibraryLoadFromFile(CUlibrary* result, const char* path, CUjit_option*, void**,
-                               unsigned int, CUlibraryOption*, void**, unsigned int) {
+CUresult cuLibraryLoadFromFile(CUlibrary* result, const char* path, CUjit_option* options,
+                               void** values, unsigned int count, CUlibraryOption*, void**, unsigned int) {
   if (path == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return Load(result, [&](Device& device, std::string* ptx, std::string* why) {
+  return Load(result, JitLog(count, options, values), [&](Device& device, std::string* ptx, std::string* why) {
     return ReadImageFile(path, device.model, ptx, why);
   });
 }
 
 CUresult cuLibraryUnload(CUlibrary handle) {
+  const CUresult status = WithLibrary(handle, [](Device&, CUlib_st&) { return CUDA_SUCCESS; });
+  if (status != CUDA_SUCCESS) return status;
+  for (const auto& device : TheDriver().devices) WaitForDevice(*device);  // its kernels may run
   return WithLibrary(handle, [&](Device& device, CUlib_st& library) {
     while (!library.modules.empty()) UnloadModule(device, *library.modules.begin()->second);
-    for (const auto& [name, kernel] : library.kernels) device.kernels.Remove(kernel);
-    device.libraries.Remove(&library);
+    for (const auto& [name, kernel] : library.kernels) device.driver.kernels.Remove(kernel);
+    device.driver.libraries.Remove(&library);
     return CUDA_SUCCESS;
   });
 }
@@ -175,7 +195,7 @@ CUresult cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int capacity, CUl
 
 CUresult cuLibraryGetModule(CUmodule* result, CUlibrary handle) {
   return InContext([&](Device& device, CUctx_st& context) -> CUresult {
-    CUlib_st* library = device.libraries.Find(handle);
+    CUlib_st* library = device.driver.libraries.Find(handle);
     if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     if (result == nullptr) return CUDA_ERROR_INVALID_VALUE;
     return LibraryModule(device, *library, context, result);
@@ -202,7 +222,7 @@ CUresult cuKernelGetFunction(CUfunction* result, CUkernel kernel) {
 
 CUresult cuKernelGetLibrary(CUlibrary* result, CUkernel handle) {
   return OnDevice([&](Device& device) -> CUresult {
-    const CUkern_st* kernel = device.kernels.Find(handle);
+    const CUkern_st* kernel = device.driver.kernels.Find(handle);
     if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     if (result == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *result = kernel->library;

@@ -1,47 +1,21 @@
 // Modules: code loaded into one context, its functions and its global variables.
 #include "emulator/driver/module.h"
 
-#include <cstring>
 #include <utility>
 #include <vector>
 
 #include "emulator/driver/image.h"
+#include "emulator/driver/jit_log.h"
 #include "emulator/driver/messages.h"
+#include "emulator/driver/models.h"
+#include "emulator/driver/operation.h"
 
 namespace ops_debug::emulator {
 namespace {
 
-// Where a caller of cuModuleLoadDataEx wants the compiler's messages.
-struct JitLog {
-  char* buffer = nullptr;
-  size_t capacity = 0;
-  void** written = nullptr;  // the size option's slot is overwritten with what was filled
-
-  void Write(std::string_view text) const {
-    if (buffer == nullptr || capacity == 0) return;
-    const size_t length = std::min(text.size(), capacity - 1);
-    std::memcpy(buffer, text.data(), length);
-    buffer[length] = '\0';
-    if (written != nullptr) *written = reinterpret_cast<void*>(length);
-  }
-};
-
-JitLog FindErrorLog(unsigned count, const CUjit_option* options, void** values) {
-  JitLog log;
-  if (options == nullptr || values == nullptr) return log;
-  for (unsigned i = 0; i < count; ++i) {
-    if (options[i] == CU_JIT_ERROR_LOG_BUFFER) log.buffer = static_cast<char*>(values[i]);
-    if (options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES) {
-      log.capacity = reinterpret_cast<size_t>(values[i]) & 0xffffffffu;
-      log.written = &values[i];
-    }
-  }
-  return log;
-}
-
 // Reads the image with `read(&ptx, &why)` and loads it into the current context.
 template <class Read>
-CUresult Load(CUmodule* result, const JitLog& log, Read read) {
+CUresult Load(CUmodule* result, JitLog log, Read read) {
   return InContext([&](Device& device, CUctx_st& context) -> CUresult {
     if (result == nullptr) return CUDA_ERROR_INVALID_VALUE;
     std::string ptx, why;
@@ -52,12 +26,12 @@ CUresult Load(CUmodule* result, const JitLog& log, Read read) {
     } else {
       Say(why);
     }
-    log.Write(why);
+    log.Error(why);
     if (status != CUDA_SUCCESS) return status;
     auto module = std::make_unique<CUmod_st>();
     module->context = &context;
     module->program = std::move(program);
-    *result = device.modules.Add(std::move(module));
+    *result = device.driver.modules.Add(std::move(module));
     return CUDA_SUCCESS;
   });
 }
@@ -73,7 +47,7 @@ CUresult LoadData(CUmodule* result, const void* image, const JitLog& log) {
 template <class Body>
 CUresult WithModule(CUmodule handle, Body body) {
   return InContext([&](Device& device, CUctx_st&) -> CUresult {
-    CUmod_st* module = device.modules.Find(handle);
+    CUmod_st* module = device.driver.modules.Find(handle);
     if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     return body(device, *module);
   });
@@ -85,6 +59,10 @@ CUresult LoadProgram(Device& device, std::string_view ptx, std::unique_ptr<Progr
                      std::string* why) {
   ptx::Result<std::unique_ptr<Program>> loaded = Program::Load(ptx, device.memory);
   if (loaded.ok()) {
+    if (!RunsOn(loaded.value()->Target(), device.model, why)) {
+      Say("cannot load a module: " + *why);
+      return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    }
     *program = std::move(loaded.value());
     return CUDA_SUCCESS;
   }
@@ -106,20 +84,20 @@ CUfunc_st* FindFunction(Device& device, CUmod_st& module, const std::string& nam
   const int static_bytes = int(module.program->Attributes(*kernel).static_shared_bytes);
   const int limit_bytes = int(device.model.shared_bytes_per_block);
   function->max_dynamic_shared_bytes = std::max(0, limit_bytes - static_bytes);
-  CUfunc_st* handle = device.functions.Add(std::move(function));
+  CUfunc_st* handle = device.driver.functions.Add(std::move(function));
   module.functions.emplace(name, handle);
   return handle;
 }
 
 void UnloadModule(Device& device, CUmod_st& module) {
-  for (const auto& [name, function] : module.functions) device.functions.Remove(function);
+  for (const auto& [name, function] : module.functions) device.driver.functions.Remove(function);
   if (module.library != nullptr) module.library->modules.erase(module.context);
-  device.modules.Remove(&module);
+  device.driver.modules.Remove(&module);
 }
 
 void UnloadModulesOf(Device& device, const CUctx_st& context) {
   std::vector<CUmod_st*> modules;
-  device.modules.ForEach([&](CUmod_st& module) {
+  device.driver.modules.ForEach([&](CUmod_st& module) {
     if (module.context == &context) modules.push_back(&module);
   });
   for (CUmod_st* module : modules) UnloadModule(device, *module);
@@ -144,7 +122,7 @@ CUresult cuModuleLoadData(CUmodule* result, const void* image) {
 
 CUresult cuModuleLoadDataEx(CUmodule* result, const void* image, unsigned int count,
                             CUjit_option* options, void** values) {
-  return LoadData(result, image, FindErrorLog(count, options, values));
+  return LoadData(result, image, JitLog(count, options, values));
 }
 
 CUresult cuModuleLoadFatBinary(CUmodule* result, const void* image) {
@@ -152,6 +130,13 @@ CUresult cuModuleLoadFatBinary(CUmodule* result, const void* image) {
 }
 
 CUresult cuModuleUnload(CUmodule handle) {
+  CUcontext context = nullptr;
+  const CUresult status = WithModule(handle, [&](Device&, CUmod_st& module) {
+    context = module.context;
+    return CUDA_SUCCESS;
+  });
+  if (status != CUDA_SUCCESS) return status;
+  WaitForContext(*context);  // its kernels may run
   return WithModule(handle, [&](Device& device, CUmod_st& module) -> CUresult {
     if (module.library != nullptr) return CUDA_ERROR_NOT_PERMITTED;
     UnloadModule(device, module);

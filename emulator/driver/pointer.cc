@@ -12,11 +12,14 @@ struct PointerInfo {
 };
 
 std::optional<PointerInfo> Describe(Device& device, uint64_t address) {
-  const auto found = device.FindAllocation(address, 1);
-  if (found != device.allocations.end()) return PointerInfo{found->first, found->second};
-  // A module variable: device memory of the current context.
+  const auto found = device.driver.FindAllocation(address, 1);
+  if (found != device.driver.allocations.end()) return PointerInfo{found->first, found->second};
+  // A module variable or a mapping of the program's: device memory of the current context.
   PointerInfo info;
-  if (!device.memory.Find(address, &info.base, &info.allocation.size_bytes)) return std::nullopt;
+  const Device* owner = OwnerOf(device.driver, address);
+  if (owner == nullptr || !owner->memory.Find(address, &info.base, &info.allocation.size_bytes)) {
+    return std::nullopt;
+  }
   info.allocation.context = CurrentContext();
   return info;
 }
@@ -30,6 +33,14 @@ template <class T>
 CUresult Store(void* out, T value) {
   *static_cast<T*>(out) = value;
   return CUDA_SUCCESS;
+}
+
+// The device that the memory is on, or that its context is of.
+int OrdinalOf(const PointerInfo& info) {
+  const Allocation& allocation = info.allocation;
+  if (allocation.pool != nullptr) return allocation.pool->device->ordinal;
+  if (const Device* owner = OwnerOf(TheDriver(), info.base)) return owner->ordinal;
+  return allocation.context != nullptr ? allocation.context->device->ordinal : 0;
 }
 
 CUresult Answer(const PointerInfo& info, uint64_t address, CUpointer_attribute attribute,
@@ -52,13 +63,13 @@ CUresult Answer(const PointerInfo& info, uint64_t address, CUpointer_attribute a
       return Store(out, address);
     }
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-      return Store(out, 0);
+      return Store(out, int(allocation.syncs_memops));
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
       return Store(out, allocation.id);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
       return Store(out, unsigned(allocation.kind == AllocationKind::kManaged));
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-      return Store(out, 0);
+      return Store(out, OrdinalOf(info));
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
       return Store(out, 0);
@@ -76,8 +87,14 @@ CUresult Answer(const PointerInfo& info, uint64_t address, CUpointer_attribute a
       return Store(out, unsigned(CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE));
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       return Store(out, allocation.pool);
-    default:
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
       return CUDA_ERROR_NOT_SUPPORTED;
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+      return Store(out, uint64_t{allocation.id});
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+      return Store(out, 0);
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
   }
 }
 
@@ -98,6 +115,13 @@ void AnswerUnknown(CUpointer_attribute attribute, void* out) {
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+      Store(out, uint64_t{0});
+      break;
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
       Store(out, uint64_t{0});
       break;
     default:
@@ -121,12 +145,15 @@ CUresult cuPointerGetAttribute(void* out, CUpointer_attribute attribute, CUdevic
   });
 }
 
-// Copies are synchronous anyway.
 CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
                                CUdeviceptr pointer) {
   return InContext([&](Device& device, CUctx_st&) -> CUresult {
     const bool settable = value != nullptr && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
     if (!settable || !Describe(device, pointer)) return CUDA_ERROR_INVALID_VALUE;
+    const auto found = device.driver.FindAllocation(pointer, 1);
+    if (found != device.driver.allocations.end()) {
+      found->second.syncs_memops = *static_cast<const int*>(value) != 0;
+    }
     return CUDA_SUCCESS;
   });
 }

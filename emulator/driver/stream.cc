@@ -1,16 +1,17 @@
-// Streams. Work has been done by the time a call returns, so waiting finds nothing to wait for; the
-// objects keep what a program can ask of them. Stream capture is not supported: nothing is ever
-// capturing.
-#include <algorithm>
+// Streams: queues of work of one context. Their order is work_scheduler.h's business; here are the
+// objects, waiting for them, and what a program can ask of them.
+#include "emulator/driver/stream.h"
 
-#include "emulator/driver/state.h"
+#include <algorithm>
+#include <utility>
+
+#include "emulator/driver/capture.h"
+#include "emulator/driver/work_scheduler.h"
 
 namespace ops_debug::emulator {
 namespace {
 
 constexpr int kLeastPriority = 0, kGreatestPriority = -5;
-// The default streams' ids are fixed; created streams count on from the device's ids behind them.
-constexpr uint64_t kLegacyStreamId = 1, kPerThreadStreamId = 2, kFirstStreamId = 16;
 
 CUresult Create(CUstream* result, unsigned flags, int priority) {
   return InContext([&](Device& device, CUctx_st& context) -> CUresult {
@@ -19,55 +20,67 @@ CUresult Create(CUstream* result, unsigned flags, int priority) {
     }
     auto stream = std::make_unique<CUstream_st>();
     stream->context = &context;
-    stream->id = kFirstStreamId + device.next_id++;
+    stream->id = kFirstStreamId + device.driver.next_id++;
     stream->flags = flags;
     stream->priority = std::clamp(priority, kGreatestPriority, kLeastPriority);
-    *result = device.streams.Add(std::move(stream));
+    const bool is_blocking = (flags & CU_STREAM_NON_BLOCKING) == 0;
+    stream->order = std::make_shared<StreamOrder>(&context, is_blocking);
+    *result = device.driver.streams.Add(std::move(stream));
     return CUDA_SUCCESS;
   });
 }
 
-// body(Device&, CUctx_st&, const CUstream_st&); for a default stream the last is a description of
-// it.
-template <class Body>
-CUresult WithStream(CUstream handle, Body body) {
-  return InContext([&](Device& device, CUctx_st& context) -> CUresult {
-    const CUresult status = CheckStream(device, context, handle);
-    if (status != CUDA_SUCCESS) return status;
-    if (const CUstream_st* stream = device.streams.Find(handle)) {
-      return body(device, context, *stream);
-    }
-    const uint64_t id = handle == CU_STREAM_PER_THREAD ? kPerThreadStreamId : kLegacyStreamId;
-    return body(device, context, CUstream_st{.context = &context, .id = id});
-  });
-}
-
-// Stores `value` unless the caller does not want it.
-template <class T, class V>
-void Give(T* result, V value) {
-  if (result != nullptr) *result = value;
-}
-
 template <class T, class Read>
 CUresult Query(CUstream handle, T* result, Read read) {
-  return WithStream(handle, [&](Device&, CUctx_st&, const CUstream_st& stream) -> CUresult {
+  return WithStream(handle, [&](CUctx_st&, CUstream_st& stream) -> CUresult {
     if (result == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *result = read(stream);
     return CUDA_SUCCESS;
   });
 }
 
-// Runs a host callback outside the lock: it may wait for threads that call the driver.
-template <class Call>
-CUresult RunOnHost(CUstream handle, Call call) {
-  const CUresult status =
-      WithStream(handle, [](Device&, CUctx_st&, const CUstream_st&) { return CUDA_SUCCESS; });
-  if (status != CUDA_SUCCESS) return status;
-  call();
-  return CUDA_SUCCESS;
+// Where the stream's work stands, if it may be waited for.
+CUresult FindPoints(CUstream handle, std::vector<StreamPoint>* points, CUctx_st** owner) {
+  return WithStream(handle, [&](CUctx_st& context, CUstream_st& stream) -> CUresult {
+    const CUresult status = RefuseWaiting(stream);
+    if (status != CUDA_SUCCESS) return status;
+    *points = LatestPoints(context, stream);
+    *owner = stream.context;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult SubmitHost(CUstream handle, HostOperation host) {
+  return InContext([&](Device& device, CUctx_st& context) {
+    return Submit(device, context, handle, {.work = host});
+  });
+}
+
+// The attributes that a stream has.
+bool IsStreamAttribute(CUstreamAttrID attribute) {
+  switch (attribute) {
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+      return true;
+    default:
+      return false;
+  }
 }
 
 }  // namespace
+
+CUresult AfterWait(CUcontext handle) {
+  return InDriver([&](Driver& driver) -> CUresult {
+    CUctx_st* context = driver.contexts.Find(handle);
+    if (context == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    FinishWait(*context->device);
+    return context->sticky_error;
+  });
+}
+
 }  // namespace ops_debug::emulator
 
 using namespace ops_debug::emulator;  // NOLINT(google-build-using-namespace): entry points only
@@ -80,40 +93,52 @@ CUresult cuStreamCreateWithPriority(CUstream* result, unsigned int flags, int pr
   return Create(result, flags, priority);
 }
 
+// Work that is still pending goes on; the handle is invalid at once.
 CUresult cuStreamDestroy_v2(CUstream handle) {
-  return OnDevice([&](Device& device) {
-    return device.streams.Remove(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
-  });
-}
-
-CUresult cuStreamSynchronize(CUstream handle) {
-  return WithStream(handle, [](Device& device, CUctx_st&, const CUstream_st&) {
-    FinishWait(device);
+  return InDriver([&](Driver& driver) -> CUresult {
+    const CUstream_st* stream = driver.streams.Find(handle);
+    if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    ForgetStream(*stream);
+    driver.streams.Remove(handle);
     return CUDA_SUCCESS;
   });
 }
 
-CUresult cuStreamQuery(CUstream handle) {
-  return WithStream(handle, [](Device&, CUctx_st&, const CUstream_st&) { return CUDA_SUCCESS; });
+CUresult cuStreamSynchronize(CUstream handle) {
+  std::vector<StreamPoint> points;
+  CUctx_st* owner = nullptr;
+  const CUresult status = FindPoints(handle, &points, &owner);
+  if (status != CUDA_SUCCESS) return status;
+  WaitForPoints(points);
+  return AfterWait(owner);
 }
 
-CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned int flags) {
-  return WithStream(handle, [&](Device& device, CUctx_st&, const CUstream_st&) -> CUresult {
-    if (device.events.Find(event) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-    const unsigned known = CU_EVENT_WAIT_EXTERNAL;
-    return (flags & ~known) == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+CUresult cuStreamQuery(CUstream handle) {
+  std::vector<StreamPoint> points;
+  CUctx_st* owner = nullptr;
+  const CUresult status = FindPoints(handle, &points, &owner);
+  if (status != CUDA_SUCCESS) return status;
+  return ArePointsReached(points) ? AfterWait(owner) : CUDA_ERROR_NOT_READY;
+}
+
+CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int flags) {
+  return InContext([&](Device& device, CUctx_st& context) -> CUresult {
+    CUevent_st* event = device.driver.events.Find(event_handle);
+    if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    if ((flags & ~unsigned(CU_EVENT_WAIT_EXTERNAL)) != 0) return CUDA_ERROR_INVALID_VALUE;
+    return Submit(device, context, handle, {.work = EventWaitOperation{event, flags}});
   });
 }
 
 CUresult cuStreamAddCallback(CUstream handle, CUstreamCallback callback, void* user_data,
                              unsigned int flags) {
   if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  return RunOnHost(handle, [&] { callback(handle, CUDA_SUCCESS, user_data); });
+  return SubmitHost(handle, {.callback = callback, .stream = handle, .user_data = user_data});
 }
 
 CUresult cuLaunchHostFunc(CUstream handle, CUhostFn function, void* user_data) {
   if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return RunOnHost(handle, [&] { function(user_data); });
+  return SubmitHost(handle, {.function = function, .user_data = user_data});
 }
 
 CUresult cuStreamGetFlags(CUstream handle, unsigned int* flags) {
@@ -134,79 +159,78 @@ CUresult cuStreamGetCtx(CUstream handle, CUcontext* context) {
 }
 
 CUresult cuStreamGetCtx_v2(CUstream handle, CUcontext* context, CUgreenCtx* green) {
-  Give(green, nullptr);
-  return Query(handle, context, [](const CUstream_st& stream) { return stream.context; });
+  if (green != nullptr) *green = nullptr;
+  return cuStreamGetCtx(handle, context);
 }
 
-CUresult cuStreamGetDevice(CUstream handle, CUdevice* device) {
-  return Query(handle, device, [](const CUstream_st&) { return 0; });
+CUresult cuStreamGetDevice(CUstream handle, CUdevice* ordinal) {
+  return Query(handle, ordinal,
+               [](const CUstream_st& stream) { return stream.context->device->ordinal; });
 }
 
-// The window and policy attributes steer caches and waiting: accepted, without effect.
-CUresult cuStreamSetAttribute(CUstream handle, CUstreamAttrID, const CUstreamAttrValue* value) {
-  return WithStream(handle, [&](Device&, CUctx_st&, const CUstream_st&) {
-    return value != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+// The priority is kept like the others, which steer caches and waiting: no result depends on them.
+CUresult cuStreamSetAttribute(CUstream handle, CUstreamAttrID attribute,
+                              const CUstreamAttrValue* value) {
+  return WithStream(handle, [&](CUctx_st&, CUstream_st& stream) -> CUresult {
+    if (value == nullptr || !IsStreamAttribute(attribute)) return CUDA_ERROR_INVALID_VALUE;
+    stream.attributes[attribute] = *value;
+    if (attribute == CU_LAUNCH_ATTRIBUTE_PRIORITY) {
+      stream.priority = std::clamp(value->priority, kGreatestPriority, kLeastPriority);
+    }
+    return CUDA_SUCCESS;
   });
 }
 
-CUresult cuStreamGetAttribute(CUstream handle, CUstreamAttrID, CUstreamAttrValue* value) {
-  return Query(handle, value, [](const CUstream_st&) { return CUstreamAttrValue{}; });
+CUresult cuStreamGetAttribute(CUstream handle, CUstreamAttrID attribute, CUstreamAttrValue* value) {
+  return WithStream(handle, [&](CUctx_st&, CUstream_st& stream) -> CUresult {
+    if (value == nullptr || !IsStreamAttribute(attribute)) return CUDA_ERROR_INVALID_VALUE;
+    *value = {};
+    const auto found = stream.attributes.find(attribute);
+    if (found != stream.attributes.end()) *value = found->second;
+    if (attribute == CU_LAUNCH_ATTRIBUTE_PRIORITY) value->priority = stream.priority;
+    return CUDA_SUCCESS;
+  });
 }
 
-CUresult cuStreamCopyAttributes(CUstream to, CUstream) {
-  return WithStream(to, [](Device&, CUctx_st&, const CUstream_st&) { return CUDA_SUCCESS; });
+CUresult cuStreamCopyAttributes(CUstream to_handle, CUstream from_handle) {
+  return WithStream(to_handle, [&](CUctx_st& context, CUstream_st& to) -> CUresult {
+    const CUstream_st* from = FindStream(context.device->driver, context, from_handle);
+    if (from == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    to.attributes = from->attributes;
+    to.priority = from->priority;
+    return CUDA_SUCCESS;
+  });
 }
 
-// Managed memory is always visible to the host.
-CUresult cuStreamAttachMemAsync(CUstream handle, CUdeviceptr, size_t, unsigned int) {
-  return WithStream(handle, [](Device&, CUctx_st&, const CUstream_st&) { return CUDA_SUCCESS; });
-}
-
-CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* status) {
-  return Query(handle, status, [](const CUstream_st&) { return CU_STREAM_CAPTURE_STATUS_NONE; });
-}
-
-CUresult cuStreamGetCaptureInfo(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t*) {
-  return cuStreamIsCapturing(handle, status);
-}
-
-CUresult cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t*,
-                                   CUgraph*, const CUgraphNode**, size_t*) {
-  return cuStreamIsCapturing(handle, status);
-}
-
-CUresult cuStreamGetCaptureInfo_v3(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t*,
-                                   CUgraph*, const CUgraphNode**, const CUgraphEdgeData**,
-                                   size_t*) {
-  return cuStreamIsCapturing(handle, status);
-}
-
-CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-  thread_local CUstreamCaptureMode current = CU_STREAM_CAPTURE_MODE_GLOBAL;
-  if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  std::swap(*mode, current);
-  return CUDA_SUCCESS;
+// Managed memory is visible to the host and all streams at any time; what remains is the order.
+CUresult cuStreamAttachMemAsync(CUstream handle, CUdeviceptr address, size_t, unsigned int flags) {
+  return InContext([&](Device& device, CUctx_st& context) -> CUresult {
+    const bool known = flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST ||
+                       flags == CU_MEM_ATTACH_SINGLE;
+    const auto found = device.driver.allocations.find(address);
+    if (!known || found == device.driver.allocations.end() ||
+        found->second.kind != AllocationKind::kManaged) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    return Submit(device, context, handle, {});
+  });
 }
 
 }  // extern "C"
 
-OPS_DEBUG_PER_THREAD(cuStreamSynchronize, ptsz)
-OPS_DEBUG_PER_THREAD(cuStreamQuery, ptsz)
-OPS_DEBUG_PER_THREAD(cuStreamWaitEvent, ptsz)
-OPS_DEBUG_PER_THREAD(cuStreamAddCallback, ptsz)
-OPS_DEBUG_PER_THREAD(cuLaunchHostFunc, ptsz)
-OPS_DEBUG_PER_THREAD(cuStreamGetFlags, ptsz)
-OPS_DEBUG_PER_THREAD(cuStreamGetPriority, ptsz)
-OPS_DEBUG_PER_THREAD(cuStreamGetId, ptsz)
-OPS_DEBUG_PER_THREAD(cuStreamGetCtx, ptsz)
-OPS_DEBUG_PER_THREAD(cuStreamGetCtx_v2, ptsz)
-OPS_DEBUG_PER_THREAD(cuStreamGetDevice, ptsz)
-OPS_DEBUG_PER_THREAD(cuStreamSetAttribute, ptsz)
-OPS_DEBUG_PER_THREAD(cuStreamGetAttribute, ptsz)
-OPS_DEBUG_PER_THREAD(cuStreamCopyAttributes, ptsz)
-OPS_DEBUG_PER_THREAD(cuStreamAttachMemAsync, ptsz)
-OPS_DEBUG_PER_THREAD(cuStreamIsCapturing, ptsz)
-OPS_DEBUG_PER_THREAD(cuStreamGetCaptureInfo, ptsz)
-OPS_DEBUG_PER_THREAD(cuStreamGetCaptureInfo_v2, ptsz)
-OPS_DEBUG_PER_THREAD(cuStreamGetCaptureInfo_v3, ptsz)
+OPS_DEBUG_PER_THREAD(cuStreamSynchronize, ptsz, 1)
+OPS_DEBUG_PER_THREAD(cuStreamQuery, ptsz, 1)
+OPS_DEBUG_PER_THREAD(cuStreamWaitEvent, ptsz, 3)
+OPS_DEBUG_PER_THREAD(cuStreamAddCallback, ptsz, 4)
+OPS_DEBUG_PER_THREAD(cuLaunchHostFunc, ptsz, 3)
+OPS_DEBUG_PER_THREAD(cuStreamGetFlags, ptsz, 2)
+OPS_DEBUG_PER_THREAD(cuStreamGetPriority, ptsz, 2)
+OPS_DEBUG_PER_THREAD(cuStreamGetId, ptsz, 2)
+OPS_DEBUG_PER_THREAD(cuStreamGetCtx, ptsz, 2)
+OPS_DEBUG_PER_THREAD(cuStreamGetCtx_v2, ptsz, 3)
+OPS_DEBUG_PER_THREAD(cuStreamGetDevice, ptsz, 2)
+OPS_DEBUG_PER_THREAD(cuStreamSetAttribute, ptsz, 3)
+OPS_DEBUG_PER_THREAD(cuStreamGetAttribute, ptsz, 3)
+OPS_DEBUG_PER_THREAD(cuStreamCopyAttributes, ptsz, 2)
+OPS_DEBUG_PER_THREAD(cuStreamAttachMemAsync, ptsz, 4)
 OPS_DEBUG_FIRST_ABI(cuStreamDestroy, cuStreamDestroy_v2)

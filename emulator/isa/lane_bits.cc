@@ -33,10 +33,18 @@ U FieldMask(uint32_t length) {
   return length >= kBits<U> ? static_cast<U>(~U{0}) : static_cast<U>((U{1} << length) - 1);
 }
 
+template <class U>
+uint32_t Byte(uint32_t x) {
+  if constexpr (kBits<U> == 32) return x & 0xff;
+  return x > 0xff ? 0xffu : x;
+}
+
 template <class U, class S>
 U ExtractField(U x, uint32_t position, uint32_t length, bool is_signed) {
-  const uint32_t pos = position & 0xff;
-  const uint32_t len = length & 0xff;
+  // The 32-bit form takes the low bytes of position and length; the 64-bit one, which hardware
+  // composes, all bits.
+  const uint32_t pos = Byte<U>(position);
+  const uint32_t len = Byte<U>(length);
   const U field = pos >= kBits<U> ? U{0} : static_cast<U>(x >> pos);
   const U mask = FieldMask<U>(len);
   if (!is_signed) return field & mask;
@@ -239,6 +247,9 @@ void RegisterBitLanes(LaneRegistry& r) {
             [](uint64_t a, uint64_t b, uint32_t c) { return InsertField<uint64_t>(a, b, c); }));
   r.Alu("pack.field", "b32", Binary<uint32_t>([](uint32_t pos, uint32_t len) {
           return (pos & 0xff) | ((len & 0xff) << 8);
+        }));
+  r.Alu("pack.field", "b64", Binary<uint32_t>([](uint32_t pos, uint32_t len) {
+          return Byte<uint64_t>(pos) | (Byte<uint64_t>(len) << 8);
         }));
   Register32(r);
   RegisterMovesFrom<int8_t>(r, "s8");

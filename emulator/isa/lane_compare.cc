@@ -65,8 +65,11 @@ void RegisterTests(LaneRegistry& r, const char* type) {
   r.Compare("infinite", type, Relation<U>([](U x, U) { return (x & ~Sign) == Infinity; }));
   r.Compare("number", type, Relation<U>([](U x, U) { return (x & ~Sign) <= Infinity; }));
   r.Compare("notanumber", type, Relation<U>([](U x, U) { return (x & ~Sign) > Infinity; }));
-  r.Compare("normal", type,
-            Relation<U>([](U x, U) { return (x & ~Sign) >= Smallest && (x & ~Sign) < Infinity; }));
+  // Zero counts as normal on a GPU: the test is "finite and not subnormal".
+  r.Compare("normal", type, Relation<U>([](U x, U) {
+              const U magnitude = x & ~Sign;
+              return magnitude < Infinity && (magnitude >= Smallest || magnitude == 0);
+            }));
   r.Compare("subnormal", type,
             Relation<U>([](U x, U) { return (x & ~Sign) < Smallest && (x & ~Sign) != 0; }));
 }

@@ -71,29 +71,15 @@ void RegisterClamp(LaneRegistry& r, const char* name) {
 void RegisterFloatFormats(LaneRegistry& r) {
   r.Alu("cvt.f64", "f32", Unary<double, float>([](float x) { return static_cast<double>(x); }));
   static const char* const kToFloat[4] = {"cvt.f32", "cvt.rz.f32", "cvt.rm.f32", "cvt.rp.f32"};
-  using Narrow = decltype([](double x) { return Canonical(static_cast<float>(x)); });
+  // A NaN keeps the upper bits of its payload.
+  using Narrow = decltype([](double x) { return static_cast<float>(x); });
   RegisterModes<&UnaryLoop<Narrow, float, double, 32>>(r, kToFloat, "f64");
   r.Alu("cvt.f32", "f16", Unary<float, uint16_t>([](uint16_t x) { return HalfToFloat(x); }));
+  r.Alu("cvt.canonical.f32", "f16",
+        Unary<float, uint16_t>([](uint16_t x) { return Canonical(HalfToFloat(x)); }));
   r.Alu("cvt.f32", "bf16", Unary<float, uint16_t>([](uint16_t x) { return BfloatToFloat(x); }));
   r.Alu("cvt.f16", "f32", Unary<uint16_t, float>([](float x) { return FloatToHalf(x); }));
-  r.Alu("cvt.rz.f16", "f32", Unary<uint16_t, float>([](float x) { return FloatToHalfZero(x); }));
   r.Alu("cvt.bf16", "f32", Unary<uint16_t, float>([](float x) { return FloatToBfloat(x); }));
-  r.Alu("cvt.rz.bf16", "f32", Unary<uint16_t, float>([](float x) { return FloatToBfloatZero(x); }));
-  r.Alu("cvt.f16", "f64",
-        Unary<uint16_t, double>([](double x) { return FloatToHalf(DoubleToFloatOdd(x)); }));
-  r.Alu("cvt.bf16", "f64",
-        Unary<uint16_t, double>([](double x) { return FloatToBfloat(DoubleToFloatOdd(x)); }));
-  // tf32 keeps 10 fraction bits in an f32.
-  r.Alu("cvt.rna.tf32", "f32", Unary<uint32_t>([](uint32_t x) {
-          return (x & 0x7fffffffu) > 0x7f800000u ? 0x7fffffffu : (x + 0x1000u) & ~0x1fffu;
-        }));
-  r.Alu("cvt.tf32", "f32", Unary<uint32_t>([](uint32_t x) {
-          return (x & 0x7fffffffu) > 0x7f800000u ? 0x7fffffffu
-                                                 : (x + 0xfffu + ((x >> 13) & 1)) & ~0x1fffu;
-        }));
-  r.Alu("cvt.rz.tf32", "f32", Unary<uint32_t>([](uint32_t x) {
-          return (x & 0x7fffffffu) > 0x7f800000u ? 0x7fffffffu : x & ~0x1fffu;
-        }));
 }
 
 }  // namespace

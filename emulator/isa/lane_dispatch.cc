@@ -57,6 +57,7 @@ CarryFn LaneRegistry::FindCarry(std::string_view key) const { return Find(carry_
     set::RegisterFloatLanes(registry);   \
     set::RegisterHalfLanes(registry);    \
     set::RegisterConvertLanes(registry); \
+    set::RegisterNarrowLanes(registry);  \
     set::RegisterCompareLanes(registry); \
     registry.support_ = &set::Support(); \
   } while (false)
@@ -85,6 +86,18 @@ const LaneRegistry& SelectLanes() {
     return registry;
   }();
   return kRegistry;
+}
+
+const MatrixKernels& SelectMatrixKernels() {
+  static const MatrixKernels& kKernels = []() -> const MatrixKernels& {
+#if defined(OPS_DEBUG_HAS_X86_SETS)
+    const char* set = SelectLanes().support().name;
+    if (std::strcmp(set, "avx512") == 0) return avx512::Matrix();
+    if (std::strcmp(set, "avx2") == 0) return avx2::Matrix();
+#endif
+    return baseline::Matrix();
+  }();
+  return kKernels;
 }
 
 }  // namespace ops_debug::emulator

@@ -26,17 +26,18 @@ void RegisterWidth(LaneRegistry& r, const char* b, const char* u, const char* s)
                                 kBits<U>) +
                  z;
         }));
-  // Division by zero: the GPU's quotient is all ones, its remainder the dividend.
+  // Division by zero: quotient and remainder are all ones on a GPU.
   r.Alu("div", u,
         Binary<U>([](U x, U y) { return y == 0 ? static_cast<U>(~U{0}) : static_cast<U>(x / y); }));
-  r.Alu("rem", u, Binary<U>([](U x, U y) { return y == 0 ? x : static_cast<U>(x % y); }));
+  r.Alu("rem", u,
+        Binary<U>([](U x, U y) { return y == 0 ? static_cast<U>(~U{0}) : static_cast<U>(x % y); }));
   r.Alu("div", s, Binary<S>([](S x, S y) {
           if (y == 0) return static_cast<S>(-1);
           if (y == -1) return static_cast<S>(U{0} - static_cast<U>(x));
           return static_cast<S>(x / y);
         }));
   r.Alu("rem", s, Binary<S>([](S x, S y) {
-          if (y == 0) return x;
+          if (y == 0) return static_cast<S>(-1);
           if (y == -1) return S{0};
           return static_cast<S>(x % y);
         }));
@@ -73,6 +74,12 @@ inline int32_t SaturateToS32(int64_t value) {
 
 inline uint32_t Low24(uint32_t x) { return x & 0xffffff; }
 inline int32_t Signed24(uint32_t x) { return static_cast<int32_t>(x << 8) >> 8; }
+inline uint64_t Product24(uint32_t x, uint32_t y) {
+  return static_cast<uint64_t>(Low24(x)) * Low24(y);
+}
+inline int64_t SignedProduct24(uint32_t x, uint32_t y) {
+  return static_cast<int64_t>(Signed24(x)) * Signed24(y);
+}
 
 // Four byte products: AType and BType are uint8_t or int8_t.
 template <class AType, class BType>
@@ -104,17 +111,28 @@ void RegisterSpecial32(LaneRegistry& r) {
   r.Alu("mad.hi.sat", "s32", Ternary<int32_t>([](int32_t x, int32_t y, int32_t z) {
           return SaturateToS32(((static_cast<int64_t>(x) * y) >> 32) + z);
         }));
-  r.Alu("mul24.lo", "u32", Binary<uint32_t>([](uint32_t x, uint32_t y) {
-          return static_cast<uint64_t>(Low24(x)) * Low24(y);
+  // Products of 24-bit factors: .lo is bits 0 to 31 of the 48, .hi bits 16 to 47.
+  r.Alu("mul24.lo", "u32",
+        Binary<uint32_t>([](uint32_t x, uint32_t y) { return Product24(x, y); }));
+  r.Alu("mul24.lo", "s32",
+        Binary<uint32_t>([](uint32_t x, uint32_t y) { return SignedProduct24(x, y); }));
+  r.Alu("mul24.hi", "u32",
+        Binary<uint32_t>([](uint32_t x, uint32_t y) { return Product24(x, y) >> 16; }));
+  r.Alu("mul24.hi", "s32",
+        Binary<uint32_t>([](uint32_t x, uint32_t y) { return SignedProduct24(x, y) >> 16; }));
+  r.Alu("mad24.lo", "u32",
+        Ternary<uint32_t>([](uint32_t x, uint32_t y, uint32_t z) { return Product24(x, y) + z; }));
+  r.Alu("mad24.lo", "s32", Ternary<uint32_t>([](uint32_t x, uint32_t y, uint32_t z) {
+          return static_cast<uint32_t>(SignedProduct24(x, y)) + z;
         }));
-  r.Alu("mul24.lo", "s32", Binary<uint32_t>([](uint32_t x, uint32_t y) {
-          return static_cast<int64_t>(Signed24(x)) * Signed24(y);
+  r.Alu("mad24.hi", "u32", Ternary<uint32_t>([](uint32_t x, uint32_t y, uint32_t z) {
+          return (Product24(x, y) >> 16) + z;
         }));
-  r.Alu("mul24.hi", "u32", Binary<uint32_t>([](uint32_t x, uint32_t y) {
-          return (static_cast<uint64_t>(Low24(x)) * Low24(y)) >> 16;
+  r.Alu("mad24.hi", "s32", Ternary<uint32_t>([](uint32_t x, uint32_t y, uint32_t z) {
+          return static_cast<uint32_t>(SignedProduct24(x, y) >> 16) + z;
         }));
-  r.Alu("mul24.hi", "s32", Binary<uint32_t>([](uint32_t x, uint32_t y) {
-          return (static_cast<int64_t>(Signed24(x)) * Signed24(y)) >> 16;
+  r.Alu("mad24.hi.sat", "s32", Ternary<uint32_t>([](uint32_t x, uint32_t y, uint32_t z) {
+          return SaturateToS32((SignedProduct24(x, y) >> 16) + static_cast<int32_t>(z));
         }));
   r.Alu("dp4a", "u32.u32", Ternary<uint32_t>([](uint32_t a, uint32_t b, uint32_t c) {
           return Dp4a<uint8_t, uint8_t>(a, b, c);
@@ -151,6 +169,8 @@ void RegisterPairs(LaneRegistry& r) {
   using U = uint16_t;
   using S = int16_t;
   r.Alu("add", "b16x2", Binary<U, U, U, 64>([](U x, U y) { return x + y; }));
+  r.Alu("sub", "b16x2", Binary<U, U, U, 64>([](U x, U y) { return x - y; }));
+  r.Alu("relu", "s16x2", Unary<S, S, 64>([](S x) { return x < 0 ? S{0} : x; }));
   r.Alu("min", "u16x2", Binary<U, U, U, 64>([](U x, U y) { return x < y ? x : y; }));
   r.Alu("max", "u16x2", Binary<U, U, U, 64>([](U x, U y) { return x < y ? y : x; }));
   r.Alu("min", "s16x2", Binary<S, S, S, 64>([](S x, S y) { return x < y ? x : y; }));

@@ -64,6 +64,11 @@ struct FloatBits<double> {
   static constexpr U kSign = 0x8000000000000000ull;
 };
 
+// f64 instructions keep the payload of a NaN operand and make it quiet.
+inline double Quiet(double x) {
+  return BitCast<double>(BitCast<uint64_t>(x) | 0x0008000000000000ull);
+}
+
 // A NaN operand loses against a number; -0 is less than +0.
 template <class F>
 inline F Minimum(F x, F y) {
@@ -111,19 +116,6 @@ inline uint16_t FloatToHalf(float f) {
   return static_cast<uint16_t>(h);
 }
 
-inline uint16_t FloatToHalfZero(float f) {
-  const auto all = BitCast<uint32_t>(f);
-  const uint32_t sign = (all >> 16) & 0x8000u;
-  const uint32_t bits = all & 0x7fffffffu;
-  if (bits > 0x7f800000u) return 0x7fff;
-  if (bits == 0x7f800000u) return static_cast<uint16_t>(sign | 0x7c00u);
-  if (bits >= 0x47800000u) return static_cast<uint16_t>(sign | 0x7bffu);
-  if (bits >= 0x38800000u) return static_cast<uint16_t>(sign | ((bits - 0x38000000u) >> 13));
-  const uint32_t exponent = bits >> 23;
-  if (exponent < 103) return static_cast<uint16_t>(sign);
-  return static_cast<uint16_t>(sign | (((bits & 0x7fffffu) | 0x800000u) >> (126 - exponent)));
-}
-
 inline uint16_t FlushHalf(uint16_t h) { return (h & 0x7c00) == 0 ? h & 0x8000 : h; }
 
 // ---- bfloat16: the upper half of an f32 ----
@@ -134,11 +126,6 @@ inline uint16_t FloatToBfloat(float f) {
   const auto bits = BitCast<uint32_t>(f);
   const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1)) >> 16;
   return static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fffu : rounded);
-}
-
-inline uint16_t FloatToBfloatZero(float f) {
-  const auto bits = BitCast<uint32_t>(f);
-  return static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fffu : bits >> 16);
 }
 
 // Rounds to odd: exact, or the neighbour with an odd last bit. A second rounding to fewer bits is

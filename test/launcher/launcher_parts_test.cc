@@ -71,6 +71,9 @@ TEST_CASE("a flag that is given twice or without its value is refused") {
 
 TEST_CASE("bad values are refused with what was expected") {
   const auto [words, text] = GENERATE(table<Words, std::string>({
+      {{"--emulate", "sm 80"},
+       "--emulate sm 80: expected models of GPUs, such as sm_80 or h100,h100"},
+      {{"--emulate", "sm_80", "--device", "gpu"}, "--emulate and --device gpu exclude each other"},
       {{"--device", "tpu"}, "--device tpu: expected auto, gpu, gpu:N or emulator"},
       {{"--device", "gpu:x"}, "--device gpu:x: expected auto, gpu, gpu:N or emulator"},
       {{"--device", "gpu:"}, "--device gpu:: expected auto, gpu, gpu:N or emulator"},

@@ -219,10 +219,10 @@ class LauncherTest(unittest.TestCase):
 
     def test_environment_of_the_target(self):
         names = ["LD_PRELOAD", "LD_LIBRARY_PATH", "OPS_DEBUG_CHECKS", "OPS_DEBUG_REWRITE", "OPS_DEBUG_ON_ERROR"]
-        names += ["OPS_DEBUG_QUARANTINE_BYTES", "OPS_DEBUG_EMULATOR", "FAKE_LIBRARY_LOADED"]
+        names += ["OPS_DEBUG_QUARANTINE_BYTES", "OPS_DEBUG_EMULATOR", "OPS_DEBUG_EMULATE", "FAKE_LIBRARY_LOADED"]
         run = self.check(
             *[f"env:{name}" for name in names],
-            flags=["--quarantine-size", "1M", "--on-error", "trap"],
+            flags=["--quarantine-size", "1M", "--on-error", "trap", "--emulate", "a100,h100"],
             env={"LD_PRELOAD": "libm.so.6", "LD_LIBRARY_PATH": "/mine"},
         )
         values = dict(line.split("=", 1) for line in run.stdout.splitlines())
@@ -233,6 +233,7 @@ class LauncherTest(unittest.TestCase):
         self.assertEqual(values["OPS_DEBUG_ON_ERROR"], "trap")
         self.assertEqual(values["OPS_DEBUG_QUARANTINE_BYTES"], str(1 << 20))
         self.assertEqual(values["OPS_DEBUG_EMULATOR"], "1")
+        self.assertEqual(values["OPS_DEBUG_EMULATE"], "a100,h100")
         self.assertEqual(values["FAKE_LIBRARY_LOADED"], "1")
 
     def test_program_is_found_on_the_path(self):

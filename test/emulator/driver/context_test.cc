@@ -127,9 +127,9 @@ TEST_CASE("an instruction that the device lacks fails the launch, not the module
   Module module(
       ".version 7.0\n.target sm_70\n.address_size 64\n"
       ".visible .entry sample(.param .u64 texture)\n{\n"
-      "  .reg .f32 %f<5>;\n  .reg .b32 %r<2>;\n  .reg .b64 %rd<2>;\n"
-      "  ld.param.u64 %rd1, [texture];\n  mov.u32 %r1, 0;\n"
-      "  tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [%rd1, {%r1}];\n  ret;\n}\n"
+      "  .reg .f32 %f<5>;\n  .reg .b32 %r<2>;\n  .reg .b64 %rd<3>;\n"
+      "  ld.param.u64 %rd1, [texture];\n  mov.u32 %r1, 0;\n  mov.u64 %rd2, 0;\n"
+      "  tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [%rd1, %rd2, {%r1}];\n  ret;\n}\n"
       ".visible .entry plain()\n{\n  ret;\n}\n");
   CHECK(Launch(module.Function("plain"), 1, 32, nullptr) == CUDA_SUCCESS);
   CHECK(cuCtxSynchronize() == CUDA_SUCCESS);

@@ -134,7 +134,7 @@ static void Errors() {
   int* device = nullptr;
   cudaMalloc(&device, 64);
   Say("pitch", cudaMemcpy2D(device, 2, device, 8, 4, 2, cudaMemcpyDeviceToDevice));
-  Say("texture", cudaDestroyTextureObject(0));
+  Say("external", cudaDestroyExternalMemory(nullptr));
   Say("ok", cudaDeviceSynchronize());
 }
 

@@ -58,8 +58,8 @@ TEST_CASE("unknown names and exported ABI names are not found") {
 }
 
 TEST_CASE("functions the device lacks are not found by name but can be linked and refuse") {
-  CHECK(Ask("cuTexObjectCreate", 13000).status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
-  CHECK(cuTexObjectCreate(nullptr, nullptr, nullptr, nullptr) == CUDA_ERROR_NOT_SUPPORTED);
+  CHECK(Ask("cuImportExternalMemory", 13000).status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+  CHECK(cuImportExternalMemory(nullptr, nullptr) == CUDA_ERROR_NOT_SUPPORTED);
 }
 
 TEST_CASE("bad arguments of the look-up are refused") {

@@ -93,9 +93,9 @@ TEST_CASE("wrong calls get the run-time's own errors") {
         "launch bounds: cudaErrorInvalidValue\nshared memory: cudaErrorInvalidValue\n"
         "kind: cudaErrorInvalidMemcpyDirection\nsymbol: cudaErrorInvalidSymbol\n"
         "function: cudaErrorInvalidDeviceFunction\npitch: cudaErrorInvalidPitchValue\n"
-        "texture: cudaErrorNotSupported\nok: cudaSuccess\n");
+        "external: cudaErrorNotSupported\nok: cudaSuccess\n");
   CHECK(run.errors ==
-        "ops-debug emulator: cudaDestroyTextureObject is not supported by this device\n");
+        "ops-debug emulator: cudaDestroyExternalMemory is not supported by this device\n");
 }
 
 TEST_CASE("a fault stays until the device is reset, and stderr names the kernel") {
@@ -133,4 +133,35 @@ TEST_CASE("a program without PTX is refused with the flag to use") {
   CHECK(Contains(run.output, "symbol in: cudaErrorNoKernelImageForDevice"));
   CHECK(Contains(run.output, "launch: cudaErrorNoKernelImageForDevice"));
   CHECK(Contains(run.errors, "code=compute_90"));
+}
+
+TEST_CASE("a captured graph is replayed, updated and changed through the run-time") {
+  const Run run = RunProgram("graph_program capture");
+  CHECK(run.output ==
+        "begin: cudaSuccess\nend: cudaSuccess\ninstantiate: cudaSuccess\nafter capture: 0\n"
+        "launch: cudaSuccess\nlaunch: cudaSuccess\nafter two replays: 20\n"
+        "update: cudaSuccess 0\nlaunch: cudaSuccess\nafter the update: 120\n"
+        "set params: cudaSuccess\nlaunch: cudaSuccess\nafter new parameters: 1120\n"
+        "function is scale: 1\n");
+  CHECK(run.errors == "");
+}
+
+TEST_CASE("a graph with branches in two streams gives what the streams give") {
+  const Run run = RunProgram("graph_program branches");
+  CHECK(run.output == "sum: 3072 3072\n");
+  CHECK(run.errors == "");
+}
+
+TEST_CASE("textures and surfaces work through the shared run-time") {
+  const Run run = RunProgram("graph_program textures");
+  CHECK(run.output ==
+        "array: cudaSuccess\ncopy in: cudaSuccess\ntexture: cudaSuccess\nsurface: cudaSuccess\n"
+        "sync: cudaSuccess\n0 0.5 1.5 5.5 7\ncopy out: cudaSuccess\n0 2 14\n");
+  CHECK(run.errors == "");
+}
+
+TEST_CASE("a program of two objects built with -rdc=true is linked from their PTX") {
+  const Run run = RunProgram("rdc_program");
+  CHECK(run.output == "42 7\n");
+  CHECK(run.errors == "");
 }

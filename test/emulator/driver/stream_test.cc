@@ -67,31 +67,32 @@ TEST_CASE("a stream waits for an event of another stream") {
   CHECK(value == 11);
 }
 
-TEST_CASE("host functions run in stream order and may use other threads' calls") {
-  Context context;
-  const CUdeviceptr address = Allocate(4);
-  struct State {
-    CUcontext context;
-    CUdeviceptr address;
-    unsigned seen = 0;
-  } state{context.handle(), address};
-  CHECK(cuMemsetD32Async(address, 5, 1, nullptr) == CUDA_SUCCESS);
-  const auto look = [](void* data) {
-    auto* s = static_cast<State*>(data);
-    std::thread([s] {
-      cuCtxSetCurrent(s->context);
-      cuMemcpyDtoH(&s->seen, s->address, 4);
-    }).join();
-  };
-  CHECK(cuLaunchHostFunc(nullptr, look, &state) == CUDA_SUCCESS);
-  CHECK(cuStreamSynchronize(nullptr) == CUDA_SUCCESS);
-  CHECK(state.seen == 5);
-}
-
-TEST_CASE("streams of another context are refused") {
+TEST_CASE("kernels and events of one context are refused in a stream of another") {
   Context first;
   CUstream stream = nullptr;
   REQUIRE(cuStreamCreate(&stream, CU_STREAM_DEFAULT) == CUDA_SUCCESS);
   Context second;
-  CHECK(cuStreamSynchronize(stream) == CUDA_ERROR_INVALID_HANDLE);
+  Module module;
+  CUevent event = nullptr;
+  REQUIRE(cuEventCreate(&event, CU_EVENT_DEFAULT) == CUDA_SUCCESS);
+  CHECK(cuLaunchKernel(module.Function("bounded"), 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr) ==
+        CUDA_ERROR_INVALID_HANDLE);
+  CHECK(cuEventRecord(event, stream) == CUDA_ERROR_INVALID_HANDLE);
+  CHECK(cuStreamSynchronize(stream) == CUDA_SUCCESS);
+}
+
+TEST_CASE("attributes of a stream are kept and copied") {
+  Context context;
+  CUstream from = nullptr, to = nullptr;
+  REQUIRE(cuStreamCreate(&from, CU_STREAM_DEFAULT) == CUDA_SUCCESS);
+  REQUIRE(cuStreamCreate(&to, CU_STREAM_DEFAULT) == CUDA_SUCCESS);
+  CUstreamAttrValue value{};
+  value.syncPolicy = CU_SYNC_POLICY_YIELD;
+  CHECK(cuStreamSetAttribute(from, CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY, &value) ==
+        CUDA_SUCCESS);
+  CHECK(cuStreamCopyAttributes(to, from) == CUDA_SUCCESS);
+  value = {};
+  CHECK(cuStreamGetAttribute(to, CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY, &value) ==
+        CUDA_SUCCESS);
+  CHECK(value.syncPolicy == CU_SYNC_POLICY_YIELD);
 }

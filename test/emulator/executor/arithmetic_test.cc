@@ -53,7 +53,7 @@ TEST_CASE("integer division follows the GPU at its edges") {
       {"div.s32 %r10, %r11, %r12;", 0xfffffff9, 2, 0, 0xfffffffd},
       {"rem.s32 %r10, %r11, %r12;", 0xfffffff9, 2, 0, 0xffffffff},
       {"div.u32 %r10, %r11, %r12;", 7, 0, 0, 0xffffffff},
-      {"rem.u32 %r10, %r11, %r12;", 7, 0, 0, 7},
+      {"rem.u32 %r10, %r11, %r12;", 7, 0, 0, 0xffffffff},
       {"div.s32 %r10, %r11, %r12;", 0x80000000, 0xffffffff, 0, 0x80000000},
       {"rem.s32 %r10, %r11, %r12;", 0x80000000, 0xffffffff, 0, 0},
       {"div.s64 %rd10, %rd11, %rd12;", 1ull << 63, ~0ull, 0, 1ull << 63},
@@ -286,6 +286,18 @@ TEST_CASE("moves pack and unpack vectors") {
       "st.global.u64 [%rd3], %rd6;");
   REQUIRE(result.outcome.ok);
   CHECK(result.out[0] == 0x5566778811223344ull);
+}
+
+// Found by fuzz_executor.
+TEST_CASE("an instruction with an operand too few or too many is unsupported") {
+  for (const char* text : {"mad24.hi.s32 %r10, %r11, %r12;", "mul24.lo.u32 %r10, %r11, %r12, %r13;",
+                           "sad.u32 %r10, %r11, %r12;", "rem.u32 %r10, %r11, %r12, %r13;",
+                           "dp4a.u32.u32 %r10, %r11, %r12;"}) {
+    INFO(text);
+    const RunResult result = RunBody(text);
+    CHECK(!result.outcome.ok);
+    CHECK(result.outcome.error.code == LaunchError::Code::kUnsupportedInstruction);
+  }
 }
 
 }  // namespace

@@ -203,15 +203,14 @@ TEST_CASE("endless recursion is a stack overflow, not a crash") {
 TEST_CASE("an unsupported instruction fails when it is executed, by name and line") {
   const std::string never = R"(
     setp.eq.u32 %p1, %r1, 1000;
-    @%p1 tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [%rd1, {%r1}];
+    @%p1 vadd.u32.u32.u32 %r2, %r1, %r1;
     st.global.u64 [%rd3], 1;)";
   CHECK(RunBody(never).outcome.ok);
-  const RunResult result = RunBody("tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [%rd1, {%r1}];");
+  const RunResult result = RunBody("vadd.u32.u32.u32 %r2, %r1, %r1;");
   REQUIRE_FALSE(result.outcome.ok);
   CHECK(result.outcome.error.code == LaunchError::Code::kUnsupportedInstruction);
-  CHECK_THAT(
-      result.outcome.error.message,
-      Catch::Contains("`tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [%rd1, {%r1}];` (PTX line 12)"));
+  CHECK_THAT(result.outcome.error.message,
+             Catch::Contains("`vadd.u32.u32.u32 %r2, %r1, %r1;` (PTX line 12)"));
 }
 
 TEST_CASE("trap ends the launch") {

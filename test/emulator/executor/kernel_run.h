@@ -19,6 +19,9 @@ struct RunOptions {
   uint64_t out_words = 0;  // 0: one per thread
   std::string preamble;    // module scope: functions and variables in front of the kernel
   bool cooperative = false;
+  Dim3 cluster;
+  uint64_t schedule_seed = 0;
+  uint64_t resident_blocks = 0;
 };
 
 struct RunResult {

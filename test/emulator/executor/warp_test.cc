@@ -118,23 +118,6 @@ TEST_CASE("a partial last warp takes part in barriers") {
   CHECK(result.out[49] == 2);
 }
 
-TEST_CASE("a deadlock says who waits where") {
-  const RunResult result = RunBody(R"(
-    setp.ge.u32 %p1, %r1, 32; @%p1 bra OTHER;
-    bar.sync 1; bra DONE;
-    OTHER: bar.sync 2;
-    DONE: )",
-                                   {.block = {64, 1, 1}});
-  REQUIRE_FALSE(result.outcome.ok);
-  CHECK(result.outcome.error.code == LaunchError::Code::kDeadlock);
-  CHECK_THAT(
-      result.outcome.error.message,
-      Catch::Contains(
-          "thread (0,0,0) and 31 more of its warp wait at `bar.sync 1;` (PTX line 14)") &&
-          Catch::Contains(
-              "thread (32,0,0) and 31 more of its warp wait at `bar.sync 2;` (PTX line 15)"));
-}
-
 TEST_CASE("a warp that spins on another warp of its block lets it run") {
   const RunResult result = RunBody(R"(
     setp.ge.u32 %p1, %r1, 32; @%p1 bra WRITER;

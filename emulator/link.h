@@ -1,0 +1,23 @@
+// Linking of PTX modules: what nvlink does for machine code, on the text that the executor loads.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ptx/result.h"
+
+namespace ops_debug::emulator {
+
+struct LinkInput {
+  std::string name;  // for messages: "b.ptx"
+  std::string_view ptx;
+};
+
+// One module that holds the functions and variables of all inputs. Names without linkage stay
+// private to their input; of `.weak` and `.common` ones a single definition remains. Errors name
+// every symbol that is defined twice or that code uses and nobody defines.
+ptx::Result<std::string> LinkModules(std::span<const LinkInput> inputs);
+
+}  // namespace ops_debug::emulator
