@@ -300,7 +300,7 @@ class Writer {
               CountByKind(report.findings) + ')';
     }
     if (coverage.kernels.empty()) {
-      text += ", no kernel was launched";
+      text += ", no kernel was seen";
     } else {
       text += ", " + Count(coverage.kernels.size(), "kernel", "kernels") + ", " +
               std::to_string(coverage.CheckedKernels()) + " checked";

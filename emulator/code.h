@@ -30,8 +30,9 @@ inline constexpr uint64_t kCodeBase = 0x9000'0000'0000ull;
 
 // Shared memory of the blocks of a cluster (.shared::cluster): bits 24 and up of a shared address
 // name the block: 0 is the executing one, rank + 1 the block of that rank (mapa makes such
-// addresses). Generic: kSharedWindow + that. The generic address of a block's own variable names its
-// rank in launches with clusters, so that it means the same to every block (cluster_address.cc).
+// addresses). Generic: kSharedWindow + that. The generic address of a block's own variable names
+// its rank in launches with clusters, so that it means the same to every block
+// (cluster_address.cc).
 inline constexpr uint32_t kMaxClusterBlocks = 16;
 inline bool IsSharedGeneric(uint64_t address) {
   return address - kSharedWindow < (uint64_t{kMaxClusterBlocks} + 1) << kWindowShift;
@@ -224,8 +225,8 @@ struct AtomicAccess {
   MemoryAccess memory;  // registers: destinations (kNoRef for red)
   AtomicOp operation = AtomicOp::kAdd;
   ScalarType type = ScalarType::kU32;
-  Ref operand[8] = {};  // one per vector element
-  Ref swap = kNoRef;    // second operand of cas
+  Ref operand[8] = {};     // one per vector element
+  Ref swap = kNoRef;       // second operand of cas
   Ref swap_high = kNoRef;  // its upper half, of kB128
 };
 

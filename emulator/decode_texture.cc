@@ -4,6 +4,7 @@
 // stay unsupported. Source: PTX ISA 9.0, sections 9.7.10 and 9.7.11.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -90,24 +91,28 @@ class TextureFetch : public ExtendedOperation {
           integer_coordinates ? static_cast<float>(static_cast<int32_t>(bits)) : Float(bits);
     }
     if (ddx[0] != kNoRef) query.level = LevelOf(frame, lane, texture);
+    query.has_level = level != kNoRef || ddx[0] != kNoRef;
     return query;
   }
 
-  // The level at which a step in the image is one texel long, along the longer of the two axes.
+  // The level at which a step in the image is one texel long, along the longer of the two axes. A
+  // length in a plane is the larger component and 11/32 of the other, as on an H200, which adds to
+  // it where the axes are about equally long and parallel; by how much is not known.
   float LevelOf(Frame& frame, uint32_t lane, const TextureObject& texture) const {
     const Image& image = texture.levels[0];
     const std::array<uint32_t, 3> sizes{image.width, std::max(image.height, 1u),
                                         std::max(image.depth, 1u)};
-    float x = 0, y = 0;
-    for (uint32_t d = 0; d < 3 && ddx[d] != kNoRef; ++d) {
-      const float scale = texture.normalized_coordinates ? static_cast<float>(sizes[d]) : 1.0f;
-      const float dx = Float(Bits32(frame, ddx[d], lane)) * scale;
-      const float dy = Float(Bits32(frame, ddy[d], lane)) * scale;
-      x += dx * dx;
-      y += dy * dy;
-    }
-    const float longest = std::max(x, y);
-    return longest > 0 ? 0.5f * __builtin_log2f(longest) : 0.0f;
+    const auto length = [&](const std::array<Ref, 3>& step) {
+      std::array<float, 3> part{};
+      for (uint32_t d = 0; d < 3 && step[d] != kNoRef; ++d) {
+        const float scale = texture.normalized_coordinates ? static_cast<float>(sizes[d]) : 1.0f;
+        part[d] = std::fabs(Float(Bits32(frame, step[d], lane)) * scale);
+      }
+      if (step[2] != kNoRef) return std::hypot(part[0], part[1], part[2]);
+      return std::max(part[0], part[1]) + std::min(part[0], part[1]) * (11.0f / 32.0f);
+    };
+    const float longest = std::max(length(ddx), length(ddy));
+    return longest > 0 ? __builtin_log2f(longest) : 0.0f;
   }
 };
 
@@ -240,7 +245,9 @@ class SurfaceAccess : public ExtendedOperation {
   }
 
   void Reduce(Frame& frame, uint32_t lane, uint64_t address) const {
-    if (element_shift == 3) {
+    if (element_shift == 3 && is_signed) {
+      ReduceAs<int64_t>(address, static_cast<int64_t>(Bits64(frame, values[0], lane)));
+    } else if (element_shift == 3) {
       ReduceAs<uint64_t>(address, Bits64(frame, values[0], lane));
     } else if (is_signed) {
       ReduceAs<int32_t>(address, static_cast<int32_t>(Bits32(frame, values[0], lane)));
@@ -445,7 +452,7 @@ bool Decoder::Surface(const ptx::Instruction& in) {
   }
   if (type == Type::kNone || ShiftOf(type) > 3) return false;
   access->element_shift = ShiftOf(type);
-  access->is_signed = type == Type::kS32;
+  access->is_signed = type == Type::kS32 || type == Type::kS64;
   access->count = in.Has(".v4") ? 4 : in.Has(".v2") ? 2 : 1;
   if (access->action == SurfaceAction::kReduce) {
     if (in.Has(".min")) access->operation = AtomicOp::kMin;

@@ -26,10 +26,11 @@ class Decoder {
           Function& out);
   void Run();
 
- private:
   using Method = bool (Decoder::*)(const ptx::Instruction&);
+  // What decodes each opcode.
   static const std::unordered_map<std::string_view, Method>& Methods();
 
+ private:
   // ---- walk (decode.cc)
   void DeclareParameters();
   void DeclareVariable(const ptx::Variable& variable);
@@ -204,8 +205,8 @@ class Decoder {
                       std::vector<Destination>& destinations);
 
   // ---- textures and surfaces (decode_texture.cc)
-  bool Texture(const ptx::Instruction& in);  // tex, tld4
-  bool Surface(const ptx::Instruction& in);  // suld, sust, sured
+  bool Texture(const ptx::Instruction& in);     // tex, tld4
+  bool Surface(const ptx::Instruction& in);     // suld, sust, sured
   bool ImageQuery(const ptx::Instruction& in);  // txq, suq
   bool ReadImageAddress(const ptx::Operand& operand, uint8_t geometry, Ref* handle, Ref* layer,
                         Ref* coordinates);

@@ -203,8 +203,7 @@ bool Machine::CallBuiltin(Warp& warp, Split& split, const Function& callee, cons
           return Fail(LaunchError::Code::kIllegalAddress, warp, lane,
                       "cudaGraphSetConditional with a handle that is none");
         }
-        const auto value =
-            static_cast<uint32_t>(ReadSlot(warp, frame, lane, site.arguments[1]));
+        const auto value = static_cast<uint32_t>(ReadSlot(warp, frame, lane, site.arguments[1]));
         __atomic_store_n(reinterpret_cast<uint32_t*>(first), value, __ATOMIC_RELAXED);
         break;
       }

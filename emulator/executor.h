@@ -93,8 +93,9 @@ struct LaunchConfig {
   Dim3 cluster;  // blocks per cluster; every dimension divides the grid's
   // Blocks that the device holds at a time (occupancy times multiprocessors); 0: no limit.
   uint64_t resident_blocks = 0;
-  // 0: the default schedule. Others choose, exactly reproducibly and on one host thread, which lanes,
-  // warps and blocks run next and for how long, and which effects of weak memory show (schedule.h).
+  // 0: the default schedule. Others choose, exactly reproducibly and on one host thread, which
+  // lanes, warps and blocks run next and for how long, and which effects of weak memory show
+  // (schedule.h).
   uint64_t schedule_seed = 0;
   // Whether the host can change what lies at a global address while the kernel runs. A spin on such
   // memory is given real time before it counts as a deadlock; on other memory less of it, for what

@@ -40,9 +40,9 @@ class ExtendedOperation {
     return true;
   }
 
-  // True for instructions that give up after a time limit of the system (mbarrier.try_wait). When no
-  // lane of the launch can go on, the scheduler sets Split::timed_out of such lanes and wakes them;
-  // only when that does not help either is it a deadlock.
+  // True for instructions that give up after a time limit of the system (mbarrier.try_wait). When
+  // no lane of the launch can go on, the scheduler sets Split::timed_out of such lanes and wakes
+  // them; only when that does not help either is it a deadlock.
   virtual bool GivesUp() const { return false; }
 
   // False for instructions that compute on registers alone: a chosen schedule lets them order

@@ -36,9 +36,7 @@ bool IsSchedulingPoint(Op op) {
   }
 }
 
-bool IsMemoryAccess(Op op) {
-  return op == Op::kLoad || op == Op::kStore || op == Op::kAtomic;
-}
+bool IsMemoryAccess(Op op) { return op == Op::kLoad || op == Op::kStore || op == Op::kAtomic; }
 // Where the second part of the reserved shared memory starts in it; cooperative groups keep the
 // state of groups that span warps there.
 constexpr uint32_t kReservedSharedPart1 = 64;
@@ -472,7 +470,8 @@ restart:
         ++pc;
         continue;
       case Op::kAtomic:
-        if (!(kObserved ? AtomicObserved(warp, frame, in, active) : Atomic(warp, frame, in, active)))
+        if (!(kObserved ? AtomicObserved(warp, frame, in, active)
+                        : Atomic(warp, frame, in, active)))
           goto fault;
         ++pc;
         continue;
@@ -599,7 +598,8 @@ restart:
         switch (in.fn.extended->Execute(*this, warp, split, in, active)) {
           case ExtendedOperation::Step::kDone:
             if constexpr (kObserved) {
-              if (weak_ != nullptr && in.fn.extended->AccessesMemory()) weak_->Acquire(warp, active);
+              if (weak_ != nullptr && in.fn.extended->AccessesMemory())
+                weak_->Acquire(warp, active);
             }
             ++pc;
             continue;

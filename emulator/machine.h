@@ -63,7 +63,7 @@ struct Split {
   uint32_t lanes = 0;
   State state = State::kReady;
   uint8_t barrier = 0;
-  uint32_t members = 0;  // kWarpSync: lanes it waits for
+  uint32_t members = 0;    // kWarpSync: lanes it waits for
   bool timed_out = false;  // kWaiting before: woken by the scheduler although not Ready (GivesUp)
   uint64_t last_run = 0;
 };
@@ -107,8 +107,8 @@ struct Warp {
   uint64_t instructions = 0;  // lanes times instructions
   StallWatch watch;
   SpinAccess spin;
-  uint64_t local_changes = 0;  // counted while observed
-  uint64_t priority = 0;       // in a chosen schedule
+  uint64_t local_changes = 0;             // counted while observed
+  uint64_t priority = 0;                  // in a chosen schedule
   uint64_t stack_bytes[kWarpLanes] = {};  // that alloca took of each lane's local memory
   WarpgroupProgress warpgroup;
 
@@ -155,16 +155,16 @@ struct Block {
   std::string output;  // of printf
   uint32_t idle_yields = 0;
   BlockView* view = nullptr;  // owned by the WeakMemory of a chosen schedule
-  bool ended = false;  // its shared memory can no longer be reached from other blocks
+  bool ended = false;         // its shared memory can no longer be reached from other blocks
 };
 
 // Blocks that are resident together, on one host thread. All of them keep their shared memory until
 // the last one has ended.
 struct Cluster {
   uint64_t number = 0;
-  uint32_t index[3] = {};       // %clusterid
-  std::vector<Block*> blocks;   // by rank; also those that have ended
-  uint32_t unfinished = 0;      // blocks
+  uint32_t index[3] = {};      // %clusterid
+  std::vector<Block*> blocks;  // by rank; also those that have ended
+  uint32_t unfinished = 0;     // blocks
   // barrier.cluster: lanes that have arrived in the phase that is not complete, by rank and warp.
   std::vector<uint32_t> arrived;
   // Asynchronous copies that have been started but not performed (pending_copies.h); null until the
@@ -424,16 +424,16 @@ class Machine {
   Launch& launch_;
   const LaneSupport& lanes_;
   std::unordered_map<const Function*, std::vector<Frame*>> free_frames_;
-  std::vector<std::unique_ptr<Frame>> frames_;  // all of them
+  std::vector<std::unique_ptr<Frame>> frames_;      // all of them
   std::vector<std::unique_ptr<Block>> blocks_;      // all of them
   std::vector<std::unique_ptr<Cluster>> clusters_;  // all of them
   std::vector<Cluster*> free_clusters_;
   LaneBuffer scratch_;
   Fault fault_;
   uint64_t instructions_ = 0;  // of blocks that have ended
-  uint64_t clock_ = 0;  // counts scheduling decisions
-  uint64_t executed_ = 0;  // instructions, if there is a limit
-  int64_t credit_ = 0;  // backward jumps until the running split must yield
+  uint64_t clock_ = 0;         // counts scheduling decisions
+  uint64_t executed_ = 0;      // instructions, if there is a limit
+  int64_t credit_ = 0;         // backward jumps until the running split must yield
   bool synchronising_ =
       false;  // an access that can wait for other threads happened since the last backward jump
   bool spinning_ = false;  // the last yield came from such a loop
@@ -450,7 +450,7 @@ class Machine {
   std::unique_ptr<Schedule> schedule_;
   std::unique_ptr<WeakMemory> weak_;
   bool lanes_may_part_ = true;  // a warp's accesses may be made by some of its lanes first
-  uint64_t virtual_ns_ = 0;  // what the clocks show
+  uint64_t virtual_ns_ = 0;     // what the clocks show
   uint64_t clock_step_ns_ = 40;
 };
 

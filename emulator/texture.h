@@ -58,6 +58,7 @@ struct TextureQuery {
   std::array<int32_t, 3> indices{};  // with integer_coordinates
   uint32_t layer = 0;
   float level = 0;
+  bool has_level = false;  // from the instruction or its gradients
 };
 
 // Four channels as the instruction's 32-bit results: floats, or the integers of textures that are

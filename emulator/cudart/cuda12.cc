@@ -26,8 +26,8 @@ cudaError_t StreamGetCaptureInfo12(cudaStream_t stream, cudaStreamCaptureStatus*
     OPS_DEBUG_EXPORTED_AS(cudaStreamGetCaptureInfo_v2);
 cudaError_t StreamGetCaptureInfo12v3(cudaStream_t stream, cudaStreamCaptureStatus* status,
                                      cuuint64_t* id, cudaGraph_t* graph,
-                                     const cudaGraphNode_t** nodes,
-                                     const cudaGraphEdgeData** edges, size_t* count)
+                                     const cudaGraphNode_t** nodes, const cudaGraphEdgeData** edges,
+                                     size_t* count)
     OPS_DEBUG_EXPORTED_AS(cudaStreamGetCaptureInfo_v3);
 cudaError_t ThreadSynchronize12(void) OPS_DEBUG_EXPORTED_AS(cudaThreadSynchronize);
 cudaError_t ThreadExit12(void) OPS_DEBUG_EXPORTED_AS(cudaThreadExit);
@@ -89,12 +89,12 @@ cudaError_t StreamGetCaptureInfo12(cudaStream_t stream, cudaStreamCaptureStatus*
 
 cudaError_t StreamGetCaptureInfo12v3(cudaStream_t stream, cudaStreamCaptureStatus* status,
                                      cuuint64_t* id, cudaGraph_t* graph,
-                                     const cudaGraphNode_t** nodes,
-                                     const cudaGraphEdgeData** edges, size_t* count) {
+                                     const cudaGraphNode_t** nodes, const cudaGraphEdgeData** edges,
+                                     size_t* count) {
   return WithContext([&](const DriverCalls& driver) {
-    return driver.cuStreamGetCaptureInfo(
-        stream, reinterpret_cast<CUstreamCaptureStatus*>(status), id, graph, nodes,
-        reinterpret_cast<const CUgraphEdgeData**>(edges), count);
+    return driver.cuStreamGetCaptureInfo(stream, reinterpret_cast<CUstreamCaptureStatus*>(status),
+                                         id, graph, nodes,
+                                         reinterpret_cast<const CUgraphEdgeData**>(edges), count);
   });
 }
 

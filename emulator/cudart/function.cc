@@ -122,8 +122,8 @@ cudaError_t cudaOccupancyMaxPotentialClusterSize(int* blocks, const void* functi
   if (config == nullptr) return Report(cudaErrorInvalidValue);
   return WithKernel(function, [&](const DriverCalls& driver, CUkernel kernel) {
     const CUlaunchConfig converted = DriverConfig(*config);
-    return driver.cuOccupancyMaxPotentialClusterSize(
-        blocks, reinterpret_cast<CUfunction>(kernel), &converted);
+    return driver.cuOccupancyMaxPotentialClusterSize(blocks, reinterpret_cast<CUfunction>(kernel),
+                                                     &converted);
   });
 }
 cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, const void* function,

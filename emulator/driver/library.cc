@@ -139,19 +139,23 @@ using namespace ops_debug::emulator;  // NOLINT(google-build-using-namespace): e
 extern "C" {
 
 CUresult cuLibraryLoadData(CUlibrary* result, const void* image, CUjit_option* options,
-                           void** values, unsigned int count, CUlibraryOption*, void**, unsigned int) {
+                           void** values, unsigned int count, CUlibraryOption*, void**,
+                           unsigned int) {
   if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return Load(result, JitLog(count, options, values), [&](Device& device, std::string* ptx, std::string* why) {
-    return ReadImage(image, device.model, ptx, why);
-  });
+  return Load(result, JitLog(count, options, values),
+              [&](Device& device, std::string* ptx, std::string* why) {
+                return ReadImage(image, device.model, ptx, why);
+              });
 }
 
 CUresult cuLibraryLoadFromFile(CUlibrary* result, const char* path, CUjit_option* options,
-                               void** values, unsigned int count, CUlibraryOption*, void**, unsigned int) {
+                               void** values, unsigned int count, CUlibraryOption*, void**,
+                               unsigned int) {
   if (path == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return Load(result, JitLog(count, options, values), [&](Device& device, std::string* ptx, std::string* why) {
-    return ReadImageFile(path, device.model, ptx, why);
-  });
+  return Load(result, JitLog(count, options, values),
+              [&](Device& device, std::string* ptx, std::string* why) {
+                return ReadImageFile(path, device.model, ptx, why);
+              });
 }
 
 CUresult cuLibraryUnload(CUlibrary handle) {

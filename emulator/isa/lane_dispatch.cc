@@ -1,6 +1,7 @@
 // Picks the set of lane operations for this processor and indexes it by name.
 #include <cstdlib>
 #include <cstring>
+#include <set>
 
 #include "emulator/isa/lane_ops.h"
 
@@ -49,6 +50,14 @@ void LaneRegistry::Carry(const char* operation, const char* type, CarryFn fn) {
 AluFn LaneRegistry::FindAlu(std::string_view key) const { return Find(alu_, key); }
 CompareFn LaneRegistry::FindCompare(std::string_view key) const { return Find(compare_, key); }
 CarryFn LaneRegistry::FindCarry(std::string_view key) const { return Find(carry_, key); }
+
+std::vector<std::string> LaneRegistry::Keys() const {
+  std::set<std::string> keys;
+  for (const auto& [key, fn] : alu_) keys.insert(key);
+  for (const auto& [key, fn] : compare_) keys.insert(key);
+  for (const auto& [key, fn] : carry_) keys.insert(key);
+  return {keys.begin(), keys.end()};
+}
 
 #define OPS_DEBUG_REGISTER_SET(set)      \
   do {                                   \

@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 namespace ops_debug::emulator {
 
@@ -62,6 +63,8 @@ class LaneRegistry {
   AluFn FindAlu(std::string_view key) const;  // nullptr if absent
   CompareFn FindCompare(std::string_view key) const;
   CarryFn FindCarry(std::string_view key) const;
+  // Every key, in order.
+  std::vector<std::string> Keys() const;
   const LaneSupport& support() const { return *support_; }
 
  private:

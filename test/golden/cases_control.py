@@ -139,7 +139,36 @@ def specials():
                operands=lambda i: f"%{names[i // threads]} of thread {i % threads}")
 
 
+HINTED = ".global .align 128 .b8 hinted[128];"
+
+
+def hints():
+    """Instructions whose only effect is on time, in the midst of others."""
+    plain = {
+        "membar": "st.global.u32 [%p], %a; membar.cta; membar.gl; membar.sys; ld.global.u32 %a, [%p];",
+        "prefetch": "prefetch.global.L1 [%z]; prefetch.global.L2 [%z];"
+                    " prefetch.global.L2::evict_last [%z]; prefetchu.L1 [%y];",
+        "applypriority": "applypriority.global.L2::evict_normal [%z], 128;",
+        "discard": "discard.global.L2 [%z], 128;",
+        "nanosleep": "nanosleep.u32 20;",
+        "griddepcontrol": "griddepcontrol.wait; griddepcontrol.launch_dependents;",
+        "pmevent": "pmevent 3;",
+        "createpolicy": "createpolicy.fractional.L2::evict_last.b64 %y, 0.5;"
+                        " ld.global.L2::cache_hint.u32 %a, [%p], %y;",
+    }
+    for name, text in plain.items():
+        yield element(name, f"mov.u64 %z, hinted; cvta.global.u64 %y, %z; {text} add.u32 %d, %a, 1;",
+                      "u32", "u32", registers=(".b64 %y, %z",), preamble=HINTED, instruction=text)
+    case = element("setmaxnreg", "setmaxnreg.dec.sync.aligned.u32 40; add.u32 %d, %a, 1;"
+                   " setmaxnreg.inc.sync.aligned.u32 64;", "u32", "u32", target="sm_90a")
+    case.entry = case.entry.replace(")\n{", ")\n.maxnreg 64\n{", 1)
+    yield case
+    yield element("exit", "setp.lt.u32 %w, %a, %b; @%w exit; sub.u32 %d, %a, %b;", "u32",
+                  ("u32", "u32"), registers=(".pred %w",))
+
+
 def cases():
+    yield from hints()
     yield from branches()
     yield from calls()
     yield from stack()

@@ -75,7 +75,8 @@ def float_to_float():
         for rounding in TO_INTEGER:
             yield _convert("cvt" + rounding, source, source)
         if source == "f32":
-            yield _convert("cvt.rmi.ftz", source, source)
+            for rounding in TO_INTEGER:
+                yield _convert(f"cvt{rounding}.ftz", source, source)
             yield _convert("cvt.ftz.sat", source, source)
         if source != "bf16":
             yield _convert("cvt.rni.sat", source, source)

@@ -49,6 +49,8 @@ class Driver:
         self.device = c_int()
         self.call("cuDeviceGet", byref(self.device), c_int(0))
         self.context = c_void_p()
+        self.after_launch = []  # what a case still does before its output is read
+        self.clean_up = []  # what ends the case: its arrays, textures and surfaces
         self.open()
 
     def call(self, name, *arguments, log=None):
@@ -116,9 +118,12 @@ class Driver:
     def upload(self, array):
         pointer = self.allocate(array.nbytes)
         if array.nbytes:
-            self.call("cuMemcpyHtoD_v2", c_uint64(pointer), c_void_p(array.ctypes.data),
-                      c_size_t(array.nbytes))
+            self.store(pointer, array)
         return pointer
+
+    def store(self, pointer, array):
+        self.call("cuMemcpyHtoD_v2", c_uint64(pointer), c_void_p(array.ctypes.data),
+                  c_size_t(array.nbytes))
 
     def download(self, array, pointer):
         self.call("cuMemcpyDtoH_v2", c_void_p(array.ctypes.data), c_uint64(pointer),

@@ -3,6 +3,7 @@
 
   record.py --out DIR [--family F]...    needs a GPU (H200); writes DIR/<family>.xz
   record.py --assemble [--family F]...   needs no GPU: does ptxas accept every kernel?
+  record.py --dump-ptx DIR               needs no GPU: writes the modules (golden_coverage)
 """
 
 import argparse
@@ -68,9 +69,15 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, help="folder for the data")
     parser.add_argument("--driver", help="libcuda.so.1 to use (default: the system's)")
     parser.add_argument("--assemble", action="store_true", help="only run ptxas over the cases")
+    parser.add_argument("--dump-ptx", type=pathlib.Path, help="only write the modules there")
     arguments = parser.parse_args()
     chosen = arguments.family or families()
     good = True
+    if arguments.dump_ptx:
+        for family in chosen:
+            for number, (text, _) in enumerate(modules(load_family(family))):
+                (arguments.dump_ptx / f"{family}.{number}.ptx").write_text(text, encoding="utf-8")
+        return 0
     if arguments.assemble:
         ptxas = shutil.which("ptxas") or "/usr/local/cuda/bin/ptxas"
         for family in chosen:

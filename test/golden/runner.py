@@ -17,15 +17,20 @@ def run_case(driver, function, case):
         else:
             arguments = [struct.pack("<Q", p) for p in [*pointers, output]]
         driver.launch(function, case.grid, case.block, arguments, case.shared_bytes, case.cluster)
+        while driver.after_launch:
+            driver.after_launch.pop()()
         result = np.empty_like(case.output)
         driver.download(result, output)
         return result
     finally:
+        driver.after_launch.clear()
         try:
+            while driver.clean_up:
+                driver.clean_up.pop()()
             for pointer in [*pointers, output]:
                 driver.free(pointer)
         except CudaError:
-            pass  # the context is broken; the caller replaces it
+            driver.clean_up.clear()  # the context is broken; the caller replaces it
 
 
 def run_cases(driver, cases):

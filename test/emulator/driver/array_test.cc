@@ -270,8 +270,16 @@ TEST_CASE("integer texels read as fractions or as themselves") {
   Fill<int32_t>(array, {0x7f80'0001, 0}, 2, 1);  // bytes 1, 0, -128, 127
   const CUtexObject fraction = Texture(Resource(array));
   CHECK(kernels.Call("sample", fraction, 0.5f, 0.5f) == std::vector<float>{1 / 127.0f, 0, -1, 1});
-  const CUtexObject element = Texture(Resource(array), {.flags = CU_TRSF_READ_AS_INTEGER});
+  const CUdeviceptr memory = Allocate(4);
+  REQUIRE(cuMemsetD32(memory, 0x7f80'0001, 1) == CUDA_SUCCESS);
+  CUDA_RESOURCE_DESC line{};
+  line.resType = CU_RESOURCE_TYPE_LINEAR;
+  line.res.linear = {memory, CU_AD_FORMAT_SIGNED_INT8, 4, 4};
+  const CUtexObject element = Texture(line, {.flags = CU_TRSF_READ_AS_INTEGER});
   CHECK(kernels.Call<int>("fetch", element, 0) == std::vector<int>{1, 0, -128, 127});
+  // tex.1d with an integer coordinate is for plain memory: of an array it reads 0 on a GPU.
+  const CUtexObject of_array = Texture(Resource(array), {.flags = CU_TRSF_READ_AS_INTEGER});
+  CHECK(kernels.Call<int>("fetch", of_array, 0) == std::vector<int>(4));
 }
 
 TEST_CASE("a texture of linear memory is read by element and is zero outside") {

@@ -30,8 +30,7 @@ RunResult RunModule(const std::string& ptx, const RunOptions& options) {
   config.schedule_seed = options.schedule_seed;
   config.resident_blocks = options.resident_blocks;
   config.cluster = options.cluster;
-  config.explicit_cluster =
-      options.cluster.x > 1 || options.cluster.y > 1 || options.cluster.z > 1;
+  config.explicit_cluster = options.cluster.x > 1 || options.cluster.y > 1 || options.cluster.z > 1;
   config.parameters = std::as_bytes(std::span(parameters));
   result.outcome = Run(program, *kernel, config, DeviceModel{}, memory, options.workers);
   std::memcpy(result.out.data(), reinterpret_cast<const void*>(out), result.out.size() * 8);
