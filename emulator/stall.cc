@@ -35,6 +35,8 @@ constexpr milliseconds kHostPatience{15000};
 // For loops that read a clock: their state never repeats, and they may give up by themselves.
 constexpr milliseconds kClockPatience{60000};
 constexpr milliseconds kLongestSuspicion{1600};
+// About the time limit of hardware. A program may count how often it tried.
+constexpr milliseconds kSuspicionAfterGivingUp{1};
 constexpr useconds_t kPauseUs = 500;
 
 uint64_t Mix(uint64_t hash, uint64_t value) {
@@ -153,6 +155,8 @@ bool Machine::GiveUpWaiting(const std::vector<Block*>& resident) {
       }
     }
   }
+  // Should they come back to wait again, that is soon clear.
+  if (any) suspicion_ = kSuspicionAfterGivingUp;
   return any;
 }
 

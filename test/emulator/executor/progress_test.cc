@@ -1,5 +1,6 @@
 // Lanes, warps and blocks that wait for each other get on; launches end at their instruction limit.
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <string>
 
 #include "test/emulator/executor/kernel_run.h"
@@ -36,6 +37,33 @@ TEST_CASE("a warp whose spinning lanes diverge lets the other warps run") {
     REQUIRE(result.outcome.ok);
     CHECK(result.out[5] >> 32 == 7);
   }
+}
+
+// Found by fuzz_executor: each try took up to 1.6 s.
+TEST_CASE("a program that tries to wait a number of times and then goes on does so soon") {
+  const auto start = std::chrono::steady_clock::now();
+  RunOptions options;
+  options.block.x = 64;
+  const RunResult result = RunBody(R"(
+.shared .align 8 .b64 barrier;
+mov.u32 %r2, barrier;
+setp.ne.u32 %p1, %r1, 0; @%p1 bra READY;
+mbarrier.init.shared::cta.b64 [%r2], 2;
+READY:
+bar.sync 0;
+mov.u32 %r3, 0;
+AGAIN:
+add.u32 %r3, %r3, 1;
+mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r2], 0;
+setp.lt.u32 %p3, %r3, 200;
+@%p3 bra AGAIN;
+st.global.u32 [%rd3], %r3;
+)",
+                                   options);
+  INFO(result.outcome.error.message);
+  REQUIRE(result.outcome.ok);
+  CHECK(result.out[0] == 200);
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
 }
 
 TEST_CASE("a launch that does not end is stopped at its instruction limit") {
