@@ -382,8 +382,11 @@ Cluster* Machine::StartNext() {
   if (launch_.next_cluster.load() >= launch_.cluster_count) return nullptr;
   // The device is never empty, so a launch whose cluster exceeds the limit still runs.
   const uint64_t resident = launch_.resident_blocks.fetch_add(blocks);
-  const bool full = launch_.resident_limit != 0 && !launch_.cooperative && resident != 0 &&
-                    resident + blocks > launch_.resident_limit;
+  // Blocks that a deadlock has ended leave room, but nothing starts any more; it is declared before
+  // they end, so whoever sees the room sees it as well.
+  const bool full =
+      launch_.is_deadlocked.load() || (launch_.resident_limit != 0 && !launch_.cooperative &&
+                                       resident != 0 && resident + blocks > launch_.resident_limit);
   if (!full) {
     const uint64_t number = launch_.next_cluster.fetch_add(1);
     if (number < launch_.cluster_count && number * blocks < launch_.failed_block.load())
