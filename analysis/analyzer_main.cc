@@ -1,7 +1,8 @@
 // ops-debug-analyzer: started by ops-debug, not by people.
 //
 //   live      --ring NAME --control-fd N --result-fd N [--log FILE]   reads until the control pipe
-//   closes offline   --read FILE --result-fd N both      --format text|json [--output FILE|-]
+//   closes offline   --read FILE|FOLDER ... --result-fd N both      --format text|json [--output
+//   FILE|-]
 //
 // It outlives the target however that ends, and the launcher: every end it waits for is a pipe that
 // the kernel closes.
@@ -16,11 +17,16 @@
 #include <cstring>
 #include <iostream>
 #include <string>
+#include <vector>
 
 #include "analysis/event_analysis.h"
 #include "analysis/json_report.h"
 #include "analysis/live_recording.h"
+#include "analysis/report_file.h"
+#include "analysis/suppressions.h"
 #include "analysis/text_report.h"
+#include "proto/ring_room.h"
+#include "proto/standard_streams.h"
 
 namespace ops_debug::analysis {
 namespace {
@@ -31,10 +37,14 @@ constexpr int kExitFailure = 3;
 constexpr size_t kRingBytes = 8 << 20;
 
 struct Options {
-  std::string ring, read, log, format, output;
+  std::string ring, log, format, output;
+  std::vector<std::string> read;
   int control_fd = -1;
   int result_fd = -1;
   bool no_cuda_remark = true;
+  std::vector<std::string> suppressions, shipped_suppressions;
+  bool generate_suppressions = false;
+  bool list_kernels = false;
 };
 
 // False: bad arguments.
@@ -45,6 +55,10 @@ bool Parse(int argc, char** argv, Options* options) {
   flags.add_options()("log", po::value(&options->log));
   flags.add_options()("format", po::value(&options->format)->default_value("text"));
   flags.add_options()("output", po::value(&options->output));
+  flags.add_options()("suppressions", po::value(&options->suppressions));
+  flags.add_options()("shipped-suppressions", po::value(&options->shipped_suppressions));
+  flags.add_options()("gen-suppressions", po::bool_switch(&options->generate_suppressions));
+  flags.add_options()("list-kernels", po::bool_switch(&options->list_kernels));
   flags.add_options()("control-fd", po::value(&options->control_fd));
   flags.add_options()("result-fd", po::value(&options->result_fd));
   flags.add_options()("no-cuda-remark", po::value(&options->no_cuda_remark));
@@ -78,7 +92,7 @@ bool WriteAll(int fd, const std::string& text) {
 class Link {
  public:
   explicit Link(int fd) : fd_(fd) {}
-  void Ready() const { Send("ready\n"); }
+  void Ready(const std::string& ring_name) const { Send("ready\t" + ring_name + '\n'); }
   void Finish(const proto::Verdict& verdict) const { Send(proto::FormatVerdict(verdict)); }
   int Fail(const std::string& text, const std::string& hint = "") const {
     Send("error\t" + text + '\t' + hint + '\n');
@@ -98,66 +112,67 @@ bool WantsColour(int fd) {
          std::strcmp(terminal, "dumb") != 0;
 }
 
-// Where the report goes: --output, else stderr in a live run and stdout offline. -1 and errno on
-// failure.
-int OpenOutput(const Options& options) {
-  if (options.output == "-") return STDOUT_FILENO;
-  if (options.output.empty()) return options.read.empty() ? STDERR_FILENO : STDOUT_FILENO;
-  return open(options.output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-}
-
-// A run that ends without a report leaves no file that could be taken for one.
-void RemoveOutput(const Options& options) {
-  struct stat status {};
-  if (options.output.empty() || options.output == "-") return;
-  if (stat(options.output.c_str(), &status) == 0 && S_ISREG(status.st_mode))
-    unlink(options.output.c_str());
-}
-
-int Run(const Options& options) {
-  const Link link(options.result_fd);
+int Run(const Options& options, const Link& link) {
+  auto opened =
+      ReportFile::Open(options.output, options.read.empty() ? STDERR_FILENO : STDOUT_FILENO);
+  if (!opened.ok()) {
+    return link.Fail(std::string(opened.status().message()), "choose another --output");
+  }
+  ReportFile output = std::move(*opened);
   const auto fail = [&](const std::string& message, const std::string& hint = "") {
-    RemoveOutput(options);
+    output.Discard();
     return link.Fail(message, hint);
   };
-  // Opened first: a run of hours must not end with "no such directory".
-  const int output = OpenOutput(options);
-  if (output < 0) {
-    return link.Fail("cannot write the report to \"" + options.output + "\": " + strerror(errno),
-                     "choose another --output");
+  // The user's first: what both hide is the user's decision.
+  Suppressions suppressions;
+  for (const bool shipped : {false, true}) {
+    for (const std::string& file : shipped ? options.shipped_suppressions : options.suppressions) {
+      const absl::Status status = suppressions.AddFile(file, shipped);
+      if (!status.ok()) {
+        return fail(std::string(status.message()),
+                    "analysis/README.md explains the format; --gen-suppressions writes entries");
+      }
+    }
   }
   EventAnalysis analysis;
   if (options.read.empty()) {
-    std::unique_ptr<proto::LogWriter> log;
+    std::unique_ptr<RunLog> log;
     if (!options.log.empty()) {
-      auto created = proto::LogWriter::Create(options.log);
+      auto created = RunLog::Open(options.log);
       if (!created.ok()) {
         return fail(std::string(created.status().message()), "choose another --log");
       }
       log = std::move(*created);
     }
-    std::string error;
-    auto ring = proto::RingConsumer::Create(options.ring.c_str(), kRingBytes, &error);
+    std::string error, note;
+    proto::RemoveDeadRings("/dev/shm");
+    auto ring = proto::CreateRingWhereRoom(options.ring, kRingBytes, &note, &error);
     if (ring == nullptr) {
       const size_t hint = error.find("; ");
       return hint == std::string::npos ? fail(error)
                                        : fail(error.substr(0, hint), error.substr(hint + 2));
     }
-    link.Ready();
-    RecordLive(*ring, log.get(), {options.control_fd, options.no_cuda_remark}, analysis);
+    link.Ready(ring->name());
+    RecordLive(*ring, log.get(), {options.control_fd, options.no_cuda_remark, note}, analysis);
   } else {
-    const absl::Status status = ReadLog(options.read, analysis);
-    if (!status.ok()) {
+    for (const std::string& path : options.read) {
+      const absl::Status status = ReadLog(path, analysis);
+      if (status.ok()) continue;
       return fail(std::string(status.message()),
-                  "give a file that ops-debug wrote with --log FILE");
+                  "give a file that ops-debug wrote with --log FILE, or a folder of such files");
     }
   }
-  const Report report = analysis.Finish();
-  const std::string text =
-      options.format == "json" ? WriteJson(report) : WriteText(report, WantsColour(output));
-  if (!WriteAll(output, text)) {
-    return fail(std::string("cannot write the report: ") + strerror(errno),
-                "is the disk full, or the reader gone?");
+  Report report = analysis.Finish();
+  suppressions.Apply(report);
+  if (options.generate_suppressions) GenerateSuppressions(report);
+  const std::string text = options.format == "json"
+                               ? WriteJson(report)
+                               : WriteText(report, WantsColour(output.fd()), options.list_kernels);
+  if (const absl::Status status = output.Write(text); !status.ok()) {
+    // What was found must not be lost with the place for it.
+    if (!options.output.empty()) WriteAll(STDERR_FILENO, WriteText(report, false));
+    return fail(std::string(status.message()),
+                options.output.empty() ? "" : "the report stands above instead");
   }
   link.Finish(VerdictOf(report));
   return 0;
@@ -167,12 +182,22 @@ int Run(const Options& options) {
 }  // namespace ops_debug::analysis
 
 int main(int argc, char** argv) {
+  ops_debug::proto::OccupyStandardStreams();
   // Ctrl-C and `timeout` hit the whole process group; the report is wanted just then.
-  for (const int number : {SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGPIPE}) signal(number, SIG_IGN);
+  // A limit on file sizes (SIGXFSZ) costs the file that hits it, nothing else.
+  for (const int number : {SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGPIPE, SIGXFSZ}) {
+    signal(number, SIG_IGN);
+  }
   // libdw would ask the servers named here for debug files: a report must not depend on the
   // network.
   unsetenv("DEBUGINFOD_URLS");
   ops_debug::analysis::Options options;
   if (!ops_debug::analysis::Parse(argc, argv, &options)) return 2;
-  return ops_debug::analysis::Run(options);
+  const ops_debug::analysis::Link link(options.result_fd);
+  try {
+    return ops_debug::analysis::Run(options, link);
+  } catch (const std::bad_alloc&) {
+    return link.Fail("the analyzer ran out of memory",
+                     "is there a limit (ulimit -v, a container)?");
+  }
 }

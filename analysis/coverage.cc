@@ -6,22 +6,12 @@
 #include "analysis/demangle.h"
 
 namespace ops_debug::analysis {
+namespace {
 
-void CoverageBook::Add(uint32_t process_id, const proto::ProcessStart& start) {
-  ProcessInfo& process = processes_[process_id];
-  process.process_id = process_id;
-  process.executable = start.executable();
-  process.arguments.assign(start.arguments().begin(), start.arguments().end());
-  process.device_name = start.device_name();
-  process.driver_version = start.driver_version();
-  process.emulated = start.emulated();
-  process.ended = false;
-}
+// Logs of versions that had one engine do not name it.
+std::string EngineName(const std::string& engine) { return engine.empty() ? "ptx" : engine; }
 
-void CoverageBook::Add(uint32_t process_id, const proto::ProcessEnd& end) {
-  const auto process = processes_.find(process_id);
-  if (process != processes_.end()) process->second.ended = end.orderly();
-}
+}  // namespace
 
 void CoverageBook::Add(uint32_t, const proto::ModuleLoaded& module) {
   ++loaded_modules_;
@@ -35,17 +25,29 @@ void CoverageBook::Add(uint32_t, const proto::ModuleLoaded& module) {
 
 void CoverageBook::Add(uint32_t, const proto::LaunchSummary& summary) {
   Kernel& kernel = kernels_[summary.kernel()];
+  const uint64_t checked = std::min(summary.checked_launches(), summary.launches());
   kernel.launches += summary.launches();
-  kernel.checked_launches += std::min(summary.checked_launches(), summary.launches());
-  if (kernel.reason.empty()) kernel.reason = summary.not_checked_reason();
+  if (checked > 0) kernel.checked[EngineName(summary.engine())] += checked;
+  if (checked < summary.launches()) {
+    kernel.not_checked[summary.not_checked_reason()] += summary.launches() - checked;
+  }
+  kernel.timed_launches += summary.timed_launches();
+  kernel.timed_duration_ns += summary.timed_duration_ns();
 }
 
-void CoverageBook::Add(uint32_t, const proto::Launch& faulty) {
-  if (!faulty.kernel().empty()) kernels_[faulty.kernel()].faulted = true;
+void CoverageBook::Add(uint32_t, const proto::Fault& fault) {
+  if (fault.launch().kernel().empty()) return;
+  kernels_[fault.launch().kernel()].faulted = EngineName(fault.engine());
 }
 
 void CoverageBook::Add(const proto::UnknownAccesses& unknown) {
   unknown_accesses_ += unknown.count();
+}
+
+std::string CoverageBook::UsualReason(const std::string& mangled_name) const {
+  const auto loaded = loaded_.find(mangled_name);
+  if (loaded == loaded_.end()) return "its code was not seen being loaded";
+  return loaded->second.reason.empty() ? "no reason was recorded" : loaded->second.reason;
 }
 
 Coverage CoverageBook::Finish() const {
@@ -53,23 +55,30 @@ Coverage CoverageBook::Finish() const {
   coverage.loaded_modules = loaded_modules_;
   coverage.loaded_kernels = loaded_kernels_;
   coverage.unknown_accesses = unknown_accesses_;
-  for (const auto& [id, process] : processes_) coverage.processes.push_back(process);
   for (const auto& [name, kernel] : kernels_) {
     KernelCoverage covered;
     covered.name = Demangle(name);
     covered.launches = kernel.launches;
-    covered.checked_launches = kernel.checked_launches;
-    if (kernel.faulted && kernel.launches == 0) covered.launches = covered.checked_launches = 1;
-    if (covered.checked_launches > 0) covered.engine = "ptx";
-    const auto loaded = loaded_.find(name);
-    if (covered.checked_launches < covered.launches) {
-      covered.reason = kernel.reason;
-      if (covered.reason.empty() && loaded != loaded_.end()) covered.reason = loaded->second.reason;
-      if (covered.reason.empty()) {
-        covered.reason = loaded == loaded_.end() ? "its code was not seen being loaded"
-                                                 : "no reason was recorded";
-      }
+    covered.timed_launches = kernel.timed_launches;
+    covered.timed_duration_ns = kernel.timed_duration_ns;
+    for (const auto& [engine, launches] : kernel.checked) {
+      covered.checked_launches += launches;
+      covered.engine += (covered.engine.empty() ? "" : "+") + engine;
     }
+    if (!kernel.faulted.empty() && kernel.launches == 0) {
+      covered.launches = covered.checked_launches = 1;
+      covered.engine = kernel.faulted;
+    }
+    const auto loaded = loaded_.find(name);
+    std::map<std::string, uint64_t> not_checked;
+    for (const auto& [reason, launches] : kernel.not_checked) {
+      not_checked[reason.empty() ? UsualReason(name) : reason] += launches;
+    }
+    for (const auto& [reason, launches] : not_checked) {
+      covered.not_checked.push_back({reason, launches});
+    }
+    std::stable_sort(covered.not_checked.begin(), covered.not_checked.end(),
+                     [](const auto& a, const auto& b) { return a.launches > b.launches; });
     if (loaded != loaded_.end() && covered.checked_launches > 0) {
       covered.checked_accesses = loaded->second.kernel.checked_accesses();
       for (const auto& unchecked : loaded->second.kernel.unchecked()) {

@@ -13,11 +13,9 @@ namespace ops_debug::analysis {
 
 class CoverageBook {
  public:
-  void Add(uint32_t process_id, const proto::ProcessStart& start);
-  void Add(uint32_t process_id, const proto::ProcessEnd& end);
   void Add(uint32_t process_id, const proto::ModuleLoaded& module);
   void Add(uint32_t process_id, const proto::LaunchSummary& summary);
-  void Add(uint32_t process_id, const proto::Launch& faulty);  // a launch that a finding names
+  void Add(uint32_t process_id, const proto::Fault& fault);  // names a launch that was checked
   void Add(const proto::UnknownAccesses& unknown);
 
   Coverage Finish() const;
@@ -25,18 +23,23 @@ class CoverageBook {
  private:
   struct Kernel {
     uint64_t launches = 0;
-    uint64_t checked_launches = 0;
-    bool faulted = false;  // so it was launched and checked, even if its summary never came
-    std::string reason;
+    std::map<std::string, uint64_t> checked;      // launches by engine
+    std::map<std::string, uint64_t> not_checked;  // launches by reason, which may be empty
+    uint64_t timed_launches = 0;
+    uint64_t timed_duration_ns = 0;
+    std::string faulted;  // by which engine: so it was launched and checked, even if its summary
+                          // never came
   };
   struct LoadedKernel {
     proto::ModuleLoaded::Kernel kernel;
     std::string reason;
   };
 
+  // Of a kernel whose launches did not say why they were not checked.
+  std::string UsualReason(const std::string& mangled_name) const;
+
   std::map<std::string, Kernel> kernels_;  // mangled name, all processes together
   std::map<std::string, LoadedKernel> loaded_;
-  std::map<uint32_t, ProcessInfo> processes_;
   uint64_t loaded_modules_ = 0;
   uint64_t loaded_kernels_ = 0;
   uint64_t unknown_accesses_ = 0;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "analysis/merge_findings.h"
+
 namespace ops_debug::analysis {
 namespace {
 
@@ -24,20 +26,18 @@ void EventAnalysis::AddMessage(std::span<const std::byte> message) {
   if (event.ParseFromArray(message.data(), static_cast<int>(message.size()))) {
     Add(event);
   } else {
-    ++lost_events_;
+    AddUnreadable();
   }
 }
 
 void EventAnalysis::Add(const proto::Event& event) {
-  const uint32_t process = event.process_id();
+  if (event.has_process_start()) processes_.Add(event.process_id(), event.process_start());
+  if (event.has_process_end()) processes_.Add(event.process_id(), event.process_end());
+  const uint32_t process = processes_.NumberOf(event.process_id());
   switch (event.body_case()) {
     case proto::Event::kProcessStart:
-      saw_process_ = true;
-      coverage_.Add(process, event.process_start());
-      break;
     case proto::Event::kProcessEnd:
-      coverage_.Add(process, event.process_end());
-      break;
+      break;  // taken above: they decide which process the others belong to
     case proto::Event::kModuleLoaded: {
       const proto::ModuleLoaded& module = event.module_loaded();
       coverage_.Add(process, module);
@@ -48,13 +48,20 @@ void EventAnalysis::Add(const proto::Event& event) {
     }
     case proto::Event::kLaunchSummary:
       coverage_.Add(process, event.launch_summary());
+      processes_.AddLaunches(event.process_id(), event.launch_summary().launches());
       break;
     case proto::Event::kFault:
-      coverage_.Add(process, event.fault().launch());
+      coverage_.Add(process, event.fault());
       memory_.Add(process, event.fault());
       break;
     case proto::Event::kInvalidLaunch:
       memory_.Add(process, event.invalid_launch());
+      break;
+    case proto::Event::kCallFailed:
+      host_.Add(process, event.call_failed());
+      break;
+    case proto::Event::kLeak:
+      host_.Add(process, event.leak());
       break;
     case proto::Event::kUnknownAccesses:
       coverage_.Add(event.unknown_accesses());
@@ -82,14 +89,11 @@ void EventAnalysis::AddRemark(Remark remark) {
 Report EventAnalysis::Finish() {
   Report report;
   report.coverage = coverage_.Finish();
-  for (const ProcessInfo& process : report.coverage.processes) {
-    if (process.ended) continue;
-    AddRemark({Severity::kWarning,
-               "process " + std::to_string(process.process_id) + " (" + process.executable +
-                   ") did not end in an orderly way; its last counts may be missing",
-               ""});
-  }
-  report.findings = memory_.Finish();
+  report.coverage.processes = processes_.Finish();
+  for (Remark& remark : processes_.Remarks()) AddRemark(std::move(remark));
+  std::vector<Finding> findings = memory_.Finish();
+  for (Finding& finding : host_.Finish()) findings.push_back(std::move(finding));
+  report.findings = MergeProcesses(std::move(findings), processes_);
   report.remarks = remarks_;
   report.lost_events = lost_events_;
   return report;
@@ -97,7 +101,7 @@ Report EventAnalysis::Finish() {
 
 proto::Verdict VerdictOf(const Report& report) {
   proto::Verdict verdict;
-  verdict.findings = report.findings.size();
+  verdict.findings = CountErrors(report.findings);
   verdict.launches = report.coverage.Launches();
   verdict.checked_launches = report.coverage.CheckedLaunches();
   for (const Remark& remark : report.remarks) {

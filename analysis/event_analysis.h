@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "analysis/coverage.h"
+#include "analysis/host_detector.h"
 #include "analysis/host_stack.h"
 #include "analysis/memory_detector.h"
+#include "analysis/process_book.h"
 #include "analysis/report.h"
 #include "proto/analyzer_link.h"
 #include "proto/events.pb.h"
@@ -23,20 +25,28 @@ class EventAnalysis {
   void AddMessage(std::span<const std::byte> message);
   void Add(const proto::Event& event);
 
+  // A message that no event could be read from.
+  void AddUnreadable() { ++lost_events_; }
+  // What comes now is of another log file: its process ids are other processes.
+  void NextRecording() { processes_.NextRecording(); }
+
   // Remarks about the recording itself (a cut log); not part of it.
   void AddRemark(Remark remark);
 
-  bool saw_process() const { return saw_process_; }
+  bool saw_process() const { return !processes_.empty(); }
+  // Process ids of those that have begun and not ended.
+  std::vector<uint32_t> OpenProcesses() const { return processes_.Open(); }
 
   Report Finish();
 
  private:
   HostSymbolizer symbolizer_;
   MemoryDetector memory_{symbolizer_};
+  HostDetector host_{symbolizer_};
   CoverageBook coverage_;
+  ProcessBook processes_;
   std::vector<Remark> remarks_;
   uint64_t lost_events_ = 0;
-  bool saw_process_ = false;
 };
 
 // What the launcher needs of a report to choose the exit code.

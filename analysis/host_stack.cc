@@ -1,15 +1,22 @@
 // Symbolisation by elfutils' libdwfl. Each module is opened once, alone, at address 0, so that
-// module offsets are file addresses. A module that cannot be read (gone, other machine, stripped)
-// degrades frame by frame: exported symbol that the target sent, then module and offset.
+// module offsets are file addresses. Functions that a compiler inlined are frames of their own: the
+// call of a template in cuda_runtime.h would else hide the line that called it. A module that
+// cannot be read (gone, other machine, stripped) degrades frame by frame: exported symbol that the
+// target sent, then module and offset.
 #include "analysis/host_stack.h"
 
+#include <dwarf.h>
 #include <elf.h>
+#include <elfutils/libdw.h>
 #include <elfutils/libdwfl.h>
 #include <gelf.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <string_view>
+#include <tuple>
+#include <utility>
 
 #include "analysis/demangle.h"
 
@@ -134,19 +141,84 @@ class HostSymbolizer::Modules {
   }
 
   std::map<std::string, Module> modules_;
+
+ public:
+  // Frames by module, offset and symbol: thousands of allocations share a few stacks.
+  std::map<std::tuple<std::string, uint64_t, std::string>, std::vector<HostFrame>> resolved;
 };
+
+namespace {
+
+std::string NameOf(Dwarf_Die* die) {
+  Dwarf_Attribute attribute;
+  for (const unsigned int kind : {DW_AT_linkage_name, DW_AT_MIPS_linkage_name}) {
+    const char* linkage = dwarf_formstring(dwarf_attr_integrate(die, kind, &attribute));
+    if (linkage != nullptr) return Demangle(linkage);
+  }
+  const char* name = dwarf_diename(die);
+  return name != nullptr ? name : "";
+}
+
+// Where an inlined call stands in the caller's source.
+void SetCallPlace(Dwarf_Die* inlined, HostFrame& caller) {
+  Dwarf_Attribute attribute;
+  Dwarf_Word file = 0, line = 0;
+  Dwarf_Die unit;
+  Dwarf_Files* files = nullptr;
+  if (dwarf_formudata(dwarf_attr(inlined, DW_AT_call_line, &attribute), &line) != 0 ||
+      dwarf_formudata(dwarf_attr(inlined, DW_AT_call_file, &attribute), &file) != 0 ||
+      dwarf_diecu(inlined, &unit, nullptr, nullptr) == nullptr ||
+      dwarf_getsrcfiles(&unit, &files, nullptr) != 0) {
+    return;
+  }
+  if (const char* name = dwarf_filesrc(files, file, nullptr, nullptr)) {
+    caller.file = name;
+    caller.line = static_cast<uint32_t>(line);
+  }
+}
+
+// The function that holds the code at `address`, and those that were inlined into it around it.
+// `frame` has the function's symbol and the line of the innermost. Innermost first.
+std::vector<HostFrame> WithInlined(Dwfl_Module* module, Dwarf_Addr address, HostFrame frame) {
+  std::vector<HostFrame> frames;
+  Dwarf_Addr bias = 0;
+  Dwarf_Die* unit = dwfl_module_addrdie(module, address, &bias);
+  Dwarf_Die* scopes = nullptr;
+  // The first call finds the innermost scope, but goes on with those of the inlined function's
+  // definition; the second goes on with those of the code.
+  if (unit != nullptr && dwarf_getscopes(unit, address - bias, &scopes) > 0) {
+    Dwarf_Die innermost = scopes[0];
+    std::free(scopes);  // NOLINT(cppcoreguidelines-no-malloc): libdw's contract
+    scopes = nullptr;
+    const int count = dwarf_getscopes_die(&innermost, &scopes);
+    for (int i = 0; i < count; ++i) {
+      const int tag = dwarf_tag(&scopes[i]);
+      if (tag == DW_TAG_subprogram) break;
+      if (tag != DW_TAG_inlined_subroutine) continue;
+      HostFrame inlined = frame;
+      inlined.function = NameOf(&scopes[i]);
+      frames.push_back(std::move(inlined));
+      SetCallPlace(&scopes[i], frame);
+    }
+  }
+  std::free(scopes);  // NOLINT(cppcoreguidelines-no-malloc)
+  frames.push_back(std::move(frame));
+  return frames;
+}
+
+}  // namespace
 
 HostSymbolizer::HostSymbolizer() : modules_(std::make_unique<Modules>()) {}
 HostSymbolizer::~HostSymbolizer() = default;
 
-HostFrame HostSymbolizer::ResolveFrame(const proto::StackFrame& frame) {
+std::vector<HostFrame> HostSymbolizer::ResolveFrame(const proto::StackFrame& frame) {
   HostFrame result;
   result.module = frame.module();
   result.module_offset = frame.offset();
   result.function = Demangle(frame.symbol());
   result.function_offset = frame.symbol_offset();
   const Modules::Module& module = modules_->Find(frame.module());
-  if (module.module == nullptr || frame.offset() == 0) return result;
+  if (module.module == nullptr || frame.offset() == 0) return {result};
   uint64_t file_address = frame.offset();
   if (file_address < module.first_address) file_address += module.first_address;
   // A return address is behind its call; the byte before it belongs to the call.
@@ -167,7 +239,8 @@ HostFrame HostSymbolizer::ResolveFrame(const proto::StackFrame& frame) {
       result.line = static_cast<uint32_t>(number);
     }
   }
-  return result;
+  if (result.line == 0) return {result};
+  return WithInlined(module.module, address, std::move(result));
 }
 
 std::vector<HostFrame> HostSymbolizer::Resolve(const proto::StackTrace& stack,
@@ -175,7 +248,10 @@ std::vector<HostFrame> HostSymbolizer::Resolve(const proto::StackTrace& stack,
   std::vector<HostFrame> frames;
   for (const proto::StackFrame& frame : stack.frames()) {
     if (IsRunner(frame.module())) return {};
-    frames.push_back(ResolveFrame(frame));
+    const auto [known, is_new] =
+        modules_->resolved.try_emplace({frame.module(), frame.offset(), frame.symbol()});
+    if (is_new) known->second = ResolveFrame(frame);
+    frames.insert(frames.end(), known->second.begin(), known->second.end());
   }
   auto begin = frames.begin();
   while (begin != frames.end() && (IsToolModule(begin->module) || IsToolFunction(*begin, kernel))) {

@@ -22,7 +22,8 @@ class HostSymbolizer {
 
  private:
   class Modules;
-  HostFrame ResolveFrame(const proto::StackFrame& frame);
+  // With the functions that were inlined there, innermost first.
+  std::vector<HostFrame> ResolveFrame(const proto::StackFrame& frame);
   std::unique_ptr<Modules> modules_;
 };
 

@@ -38,6 +38,35 @@ Json ToJson(const std::vector<HostFrame>& stack) {
   return frames;
 }
 
+Json ToJson(const std::vector<PythonFrame>& stack) {
+  Json frames = Json::array();
+  for (const PythonFrame& frame : stack) {
+    Json object = Json::object();
+    Put(object, "function", frame.function);
+    object["file"] = frame.file;
+    object["line"] = frame.line;
+    frames.push_back(std::move(object));
+  }
+  return frames;
+}
+
+Json ToJson(const TensorInfo& tensor) {
+  Json object;
+  object["framework"] = tensor.framework;
+  Put(object, "name", tensor.name);
+  Put(object, "dtype", tensor.dtype);
+  if (!tensor.name.empty()) object["shape"] = tensor.shape;
+  if (!tensor.allocation_stack.empty()) {
+    object["allocation_stack"] = ToJson(tensor.allocation_stack);
+  }
+  if (!tensor.free_stack.empty()) object["free_stack"] = ToJson(tensor.free_stack);
+  if (tensor.segment_bytes > 0) {
+    object["segment"]["address"] = Hex(tensor.segment_address);
+    object["segment"]["size_bytes"] = tensor.segment_bytes;
+  }
+  return object;
+}
+
 const char* PlacementName(Placement placement) {
   switch (placement) {
     case Placement::kInside:
@@ -62,6 +91,7 @@ Json ToJson(const AllocationInfo& allocation) {
   Put(object, "api", allocation.api);
   Put(object, "name", allocation.name);
   object["freed"] = allocation.freed;
+  if (allocation.free_order_unknown) object["free_order_unknown"] = true;
   Put(object, "free_api", allocation.free_api);
   Put(object, "placement", PlacementName(allocation.placement));
   if (allocation.placement == Placement::kBefore || allocation.placement == Placement::kBehind) {
@@ -71,6 +101,7 @@ Json ToJson(const AllocationInfo& allocation) {
     object["allocation_stack"] = ToJson(allocation.allocation_stack);
   }
   if (!allocation.free_stack.empty()) object["free_stack"] = ToJson(allocation.free_stack);
+  if (allocation.tensor) object["tensor"] = ToJson(*allocation.tensor);
   return object;
 }
 
@@ -80,7 +111,18 @@ Json ToJson(const LaunchInfo& launch) {
   object["grid"] = ToJson(launch.grid);
   object["block"] = ToJson(launch.block);
   object["dynamic_shared_bytes"] = launch.dynamic_shared_bytes;
+  if (launch.graph_node) object["graph_node"] = true;
   if (!launch.stack.empty()) object["stack"] = ToJson(launch.stack);
+  if (!launch.python_stack.empty()) object["python_stack"] = ToJson(launch.python_stack);
+  return object;
+}
+
+Json ToJson(const CallInfo& call) {
+  Json object;
+  object["api"] = call.api;
+  object["error"] = call.error;
+  if (!call.stack.empty()) object["stack"] = ToJson(call.stack);
+  if (!call.python_stack.empty()) object["python_stack"] = ToJson(call.python_stack);
   return object;
 }
 
@@ -115,6 +157,8 @@ Json ToJson(const Finding& finding) {
   Put(object, "space", finding.space);
   Put(object, "instruction", finding.instruction);
   if (finding.ptx_line > 0) object["ptx_line"] = finding.ptx_line;
+  Put(object, "engine", finding.engine);
+  if (finding.sass_offset) object["sass_offset"] = Hex(*finding.sass_offset);
   if (finding.instructions > 1) object["instructions"] = finding.instructions;
   for (const SourceLocation& frame : finding.toolkit_frames) {
     object["toolkit_frames"].push_back(ToJson(frame));
@@ -137,7 +181,18 @@ Json ToJson(const Finding& finding) {
   if (finding.allocation) object["allocation"] = ToJson(*finding.allocation);
   if (finding.target_allocation) object["target_allocation"] = ToJson(*finding.target_allocation);
   if (finding.launch) object["launch"] = ToJson(*finding.launch);
+  if (finding.call) object["call"] = ToJson(*finding.call);
+  if (finding.leaked_bytes > 0) object["leaked_bytes"] = finding.leaked_bytes;
   object["process"] = finding.process_id;
+  if (!finding.found_in.empty()) {
+    object["processes"] = Json::array();
+    for (const FoundIn& found : finding.found_in) {
+      Json process;
+      process["id"] = found.process_id;
+      Put(process, "rank", found.rank);
+      object["processes"].push_back(std::move(process));
+    }
+  }
   if (!finding.related.empty()) {
     object["related"] = Json::array();
     for (const RelatedPlace& place : finding.related) {
@@ -146,6 +201,7 @@ Json ToJson(const Finding& finding) {
     }
   }
   Put(object, "advice", finding.advice);
+  Put(object, "suppression", finding.suppression);
   return object;
 }
 
@@ -155,7 +211,18 @@ Json ToJson(const KernelCoverage& kernel) {
   Put(object, "engine", kernel.engine);
   object["launches"] = kernel.launches;
   object["checked_launches"] = kernel.checked_launches;
-  Put(object, "not_checked_reason", kernel.reason);
+  if (!kernel.not_checked.empty()) {
+    object["not_checked_reason"] = kernel.not_checked.front().reason;
+    object["not_checked"] = Json::array();
+    for (const UncheckedLaunches& unchecked : kernel.not_checked) {
+      object["not_checked"].push_back(
+          {{"reason", unchecked.reason}, {"launches", unchecked.launches}});
+    }
+  }
+  if (kernel.timed_launches > 0) {
+    object["timed_launches"] = kernel.timed_launches;
+    object["timed_duration_ns"] = kernel.timed_duration_ns;
+  }
   if (kernel.checked_accesses > 0) object["checked_accesses"] = kernel.checked_accesses;
   if (!kernel.unchecked.empty()) {
     object["unchecked_accesses"] = Json::array();
@@ -177,6 +244,11 @@ Json ToJson(const ProcessInfo& process) {
   Put(object, "driver_version", process.driver_version);
   object["emulated"] = process.emulated;
   object["orderly_end"] = process.ended;
+  if (process.signal > 0) object["signal"] = process.signal;
+  Put(object, "rank", process.rank);
+  Put(object, "local_rank", process.local_rank);
+  Put(object, "world_size", process.world_size);
+  object["injected"] = process.injected;
   return object;
 }
 
@@ -186,6 +258,23 @@ Json ToJson(const Coverage& coverage) {
   object["checked_kernels"] = coverage.CheckedKernels();
   object["launches"] = coverage.Launches();
   object["checked_launches"] = coverage.CheckedLaunches();
+  object["engines"] = Json::object();
+  for (const char* engine : {"ptx", "sass"}) {
+    if (const uint64_t kernels = coverage.CheckedKernels(engine); kernels > 0) {
+      object["engines"][engine]["kernels"] = kernels;
+    }
+  }
+  if (const std::optional<TimeShare> time = coverage.CheckedTime()) {
+    object["gpu_time"]["estimated_checked_percent"] = time->checked_percent;
+    object["gpu_time"]["timed_launches"] = time->timed_launches;
+    object["gpu_time"]["untimed_kernels"] = time->untimed_kernels;
+  }
+  object["not_checked"] = Json::array();
+  for (const UncheckedGroup& group : coverage.NotChecked()) {
+    object["not_checked"].push_back({{"reason", group.reason},
+                                     {"kernels", group.kernels.size()},
+                                     {"launches", group.launches}});
+  }
   object["unknown_accesses"] = coverage.unknown_accesses;
   object["loaded_modules"] = coverage.loaded_modules;
   object["loaded_kernels"] = coverage.loaded_kernels;
@@ -206,6 +295,16 @@ Json ToJson(const std::vector<Finding>& findings) {
   return array;
 }
 
+Json ToJson(const SuppressionUse& use) {
+  Json object;
+  object["file"] = use.file;
+  object["line"] = use.line;
+  object["reason"] = use.reason;
+  object["shipped"] = use.shipped;
+  object["findings"] = use.findings;
+  return object;
+}
+
 }  // namespace
 
 std::string WriteJson(const Report& report) {
@@ -213,6 +312,16 @@ std::string WriteJson(const Report& report) {
   document["schema"] = 1;
   document["findings"] = ToJson(report.findings);
   document["unproven"] = ToJson(report.unproven);
+  document["suppressed"] = Json::array();
+  for (const SuppressedFinding& suppressed : report.suppressed) {
+    Json object = ToJson(suppressed.finding);
+    object["suppressed_by"] = ToJson(report.suppressions[suppressed.by]);
+    document["suppressed"].push_back(std::move(object));
+  }
+  document["suppressions"] = Json::array();
+  for (const SuppressionUse& use : report.suppressions) {
+    document["suppressions"].push_back(ToJson(use));
+  }
   document["coverage"] = ToJson(report.coverage);
   document["lost_events"] = report.lost_events;
   document["remarks"] = Json::array();

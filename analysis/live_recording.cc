@@ -7,8 +7,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <vector>
+
+#include "analysis/session_processes.h"
 
 namespace ops_debug::analysis {
 namespace {
@@ -16,24 +19,42 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kLongestNap_ms = 10;
-// For records that somebody has claimed but not committed when the target is gone: descendants that
-// still run.
+// For what descendants that still run are writing when the target is gone.
 constexpr std::chrono::seconds kFarewell{2};
+// So many messages at a time: a flood must not keep us from noticing the target's end.
+constexpr int kBatch = 4096;
+constexpr std::chrono::seconds kLossInterval{1};
+constexpr useconds_t kFarewellNap_us = 5000;
 
 class Recorder {
  public:
-  Recorder(proto::LogWriter* log, EventAnalysis& analysis) : log_(log), analysis_(analysis) {}
+  Recorder(RunLog* log, EventAnalysis& analysis) : log_(log), analysis_(analysis) {}
 
   void Take(const std::vector<std::byte>& message) {
-    analysis_.AddMessage(message);
-    Log([&] { return log_->Append(message); });
+    proto::Event event;
+    if (!event.ParseFromArray(message.data(), static_cast<int>(message.size()))) {
+      analysis_.AddUnreadable();
+      event.Clear();  // the log keeps the bytes
+    } else {
+      analysis_.Add(event);
+    }
+    Log([&] { return log_->Append(event, message); });
   }
 
-  // An event of the analyzer itself; `process_id` 0.
+  // An event of the analyzer itself: `process_id` is 0, or that of the process it is about.
   void Take(const proto::Event& event) {
     std::vector<std::byte> message(event.ByteSizeLong());
     event.SerializeToArray(message.data(), static_cast<int>(message.size()));
     Take(message);
+  }
+
+  void Remark(proto::Diagnostic::Severity severity, const std::string& text,
+              const std::string& hint) {
+    proto::Event event;
+    event.mutable_diagnostic()->set_severity(severity);
+    event.mutable_diagnostic()->set_text(text);
+    event.mutable_diagnostic()->set_hint(hint);
+    Take(event);
   }
 
   void Idle() {
@@ -55,57 +76,156 @@ class Recorder {
                          "the log ends before this run does; the report is complete"});
   }
 
-  proto::LogWriter* log_;
+  RunLog* log_;
   EventAnalysis& analysis_;
 };
 
-bool HasClosed(int fd, int timeout_ms) {
-  pollfd state{.fd = fd, .events = POLLIN, .revents = 0};
-  if (poll(&state, 1, timeout_ms) <= 0) return false;
+enum class TargetState { kRuns, kEnded, kAbandoned };
+
+// The launcher writes a byte when the target has ended; if the pipe closes without one, the
+// launcher was killed.
+TargetState LookAtTarget(int control_fd, int timeout_ms) {
+  pollfd state{.fd = control_fd, .events = POLLIN, .revents = 0};
+  if (poll(&state, 1, timeout_ms) <= 0) return TargetState::kRuns;
   char byte = 0;
-  return read(fd, &byte, 1) <= 0;
+  return read(control_fd, &byte, 1) == 1 ? TargetState::kEnded : TargetState::kAbandoned;
 }
 
-bool Drain(proto::RingConsumer& ring, Recorder& recorder) {
+std::vector<uint32_t> StillRunning(const EventAnalysis& analysis) {
+  std::vector<uint32_t> processes = analysis.OpenProcesses();
+  std::erase_if(processes, [](uint32_t process) { return !IsRunning(process); });
+  return processes;
+}
+
+// Returns how many messages there were: kBatch if there may be more.
+int Drain(proto::RingConsumer& ring, Recorder& recorder) {
   std::vector<std::byte> message;
-  bool any = false;
-  while (ring.Read(&message)) {
+  int count = 0;
+  while (count < kBatch && ring.Read(&message)) {
     recorder.Take(message);
-    any = true;
+    ++count;
   }
-  return any;
+  return count;
+}
+
+// Losses go into the log as they happen, so that a log which is cut off tells of them too.
+class LossRecord {
+ public:
+  LossRecord(const proto::RingConsumer& ring, Recorder& recorder)
+      : ring_(ring), recorder_(recorder) {}
+
+  void UpdateIfDue() {
+    if (Clock::now() < next_) return;
+    next_ = Clock::now() + kLossInterval;
+    Update();
+  }
+
+  void Update() {
+    const uint64_t lost = ring_.lost_messages() + ring_.corrupt_records();
+    if (lost <= told_) return;
+    proto::Event event;
+    event.mutable_lost_events()->set_count(lost - told_);
+    recorder_.Take(event);
+    told_ = lost;
+  }
+
+ private:
+  const proto::RingConsumer& ring_;
+  Recorder& recorder_;
+  uint64_t told_ = 0;
+  Clock::time_point next_ = Clock::now() + kLossInterval;
+};
+
+// Reads what was written until now, and what the processes that still run write within a bounded
+// time. After that, producers drop; a record that its producer holds unfinished is given up.
+void TakeFarewell(proto::RingConsumer& ring, Recorder& recorder, const EventAnalysis& analysis) {
+  const Clock::time_point deadline = Clock::now() + kFarewell;
+  while (Clock::now() < deadline) {
+    const int count = Drain(ring, recorder);
+    if (count > 0) continue;
+    if (!ring.HasUnread() && StillRunning(analysis).empty() &&
+        FindSessionProcesses(ring.name()).empty()) {
+      break;
+    }
+    usleep(kFarewellNap_us);
+  }
+  ring.Close();
+  const Clock::time_point end = Clock::now() + kFarewell;
+  while ((Drain(ring, recorder) > 0 || ring.SkipClaimed()) && Clock::now() < end) {
+  }
+}
+
+// Descendants that have not used CUDA, but may later, unseen.
+void RemarkOnSilentProcesses(const proto::RingConsumer& ring, Recorder& recorder,
+                             const EventAnalysis& analysis) {
+  const std::vector<uint32_t> announced = StillRunning(analysis);
+  std::string names;
+  size_t count = 0;
+  constexpr size_t kNamed = 4;
+  for (const SessionProcess& process : FindSessionProcesses(ring.name())) {
+    if (std::find(announced.begin(), announced.end(), process.process_id) != announced.end()) {
+      continue;
+    }
+    if (++count > kNamed) continue;
+    names += (names.empty() ? "" : ", ") + std::to_string(process.process_id) + " (" +
+             process.name + ')';
+  }
+  if (count == 0) return;
+  if (count > kNamed) names += " and " + std::to_string(count - kNamed) + " more";
+  recorder.Remark(proto::Diagnostic::SEVERITY_NOTE,
+                  (count == 1 ? "process " : "processes ") + names +
+                      (count == 1 ? " was" : " were") +
+                      " still running when the program ended; CUDA calls that come later are not "
+                      "in this report",
+                  "run a daemon in the foreground to have it checked");
 }
 
 }  // namespace
 
-void RecordLive(proto::RingConsumer& ring, proto::LogWriter* log, const LiveOptions& options,
+void RecordLive(proto::RingConsumer& ring, RunLog* log, const LiveOptions& options,
                 EventAnalysis& analysis) {
   Recorder recorder(log, analysis);
-  for (int nap_ms = 1;;) {
-    nap_ms = Drain(ring, recorder) ? 1 : std::min(nap_ms * 2, kLongestNap_ms);
+  LossRecord losses(ring, recorder);
+  if (!options.ring_note.empty()) {
+    recorder.Remark(proto::Diagnostic::SEVERITY_WARNING, options.ring_note,
+                    "ops-debug doctor tells how much shared memory there is");
+  }
+  TargetState target = TargetState::kRuns;
+  for (int nap_ms = 1; target == TargetState::kRuns;) {
+    const int count = Drain(ring, recorder);
+    nap_ms = count > 0 ? 1 : std::min(nap_ms * 2, kLongestNap_ms);
     recorder.Idle();
-    if (HasClosed(options.control_fd, nap_ms)) break;
+    losses.UpdateIfDue();
+    target = LookAtTarget(options.control_fd, count == kBatch ? 0 : nap_ms);
   }
-  const Clock::time_point deadline = Clock::now() + kFarewell;
-  Drain(ring, recorder);
-  while (ring.HasUnread() && Clock::now() < deadline) {
-    if (!Drain(ring, recorder)) usleep(1000);
-  }
-  const uint64_t lost = ring.lost_messages() + ring.corrupt_records();
-  if (lost > 0) {
+  TakeFarewell(ring, recorder, analysis);
+  for (const uint32_t process : StillRunning(analysis)) {
     proto::Event event;
-    event.mutable_lost_events()->set_count(lost);
+    event.set_process_id(process);
+    event.mutable_process_end()->set_still_running(true);
     recorder.Take(event);
+  }
+  RemarkOnSilentProcesses(ring, recorder, analysis);
+  losses.Update();
+  if (target == TargetState::kAbandoned) {
+    recorder.Remark(proto::Diagnostic::SEVERITY_ERROR,
+                    "ops-debug was killed before the program ended; what the program did after "
+                    "that is not in this report",
+                    "was it kill -9, or is memory short? The program itself was left alone");
+  }
+  if (ring.unmapped_producers() > 0) {
+    recorder.Remark(proto::Diagnostic::SEVERITY_ERROR,
+                    std::to_string(ring.unmapped_producers()) +
+                        (ring.unmapped_producers() == 1 ? " process" : " processes") +
+                        " had no room to map the event ring; nothing done there was checked",
+                    "raise the limit on address space (ulimit -v)");
   }
   if (ring.corrupt_records() > 0) {
-    proto::Event event;
-    event.mutable_diagnostic()->set_severity(proto::Diagnostic::SEVERITY_WARNING);
-    event.mutable_diagnostic()->set_text(
+    recorder.Remark(
+        proto::Diagnostic::SEVERITY_WARNING,
         "the event ring was damaged: " + std::to_string(ring.corrupt_records()) +
-        " records were not readable");
-    event.mutable_diagnostic()->set_hint(
+            " records were not readable",
         "the program may have written through a wild host pointer; try it under AddressSanitizer");
-    recorder.Take(event);
   }
   if (!analysis.saw_process() && options.tell_no_cuda) {
     proto::Event event;
@@ -121,13 +241,31 @@ void RecordLive(proto::RingConsumer& ring, proto::LogWriter* log, const LiveOpti
 }
 
 absl::Status ReadLog(const std::string& path, EventAnalysis& analysis) {
-  auto reader = proto::LogReader::Open(path);
-  if (!reader.ok()) return reader.status();
-  std::vector<std::byte> message;
-  while ((*reader)->Next(&message)) analysis.AddMessage(message);
-  for (const std::string& damage : (*reader)->damage()) {
-    analysis.AddRemark({Severity::kWarning, damage, ""});
+  const auto logs = FindLogs(path);
+  if (!logs.ok()) return logs.status();
+  const bool is_folder = logs->size() != 1 || logs->front() != path;
+  size_t read = 0;
+  for (const std::string& log : *logs) {
+    auto reader = proto::LogReader::Open(log);
+    if (!reader.ok()) {
+      if (!is_folder) return reader.status();
+      analysis.AddRemark({Severity::kWarning, std::string(reader.status().message()),
+                          "it is left out; the other logs of the folder were read"});
+      continue;
+    }
+    ++read;
+    analysis.NextRecording();
+    std::vector<std::byte> message;
+    while ((*reader)->Next(&message)) analysis.AddMessage(message);
+    // An error, not a warning: what is missing may have held findings, so this is no clean run.
+    for (const std::string& damage : (*reader)->damage()) {
+      analysis.AddRemark(
+          {Severity::kError,
+           is_folder ? std::filesystem::path(log).filename().string() + ": " + damage : damage,
+           ""});
+    }
   }
+  if (read == 0) return absl::InvalidArgumentError("no log in \"" + path + "\" can be read");
   return absl::OkStatus();
 }
 

@@ -6,23 +6,27 @@
 #include <string>
 
 #include "analysis/event_analysis.h"
-#include "proto/log.h"
+#include "analysis/run_log.h"
 #include "proto/ring.h"
 
 namespace ops_debug::analysis {
 
 struct LiveOptions {
-  int control_fd = -1;       // closes when the target has ended
+  int control_fd = -1;       // a byte comes when the target has ended; see proto/analyzer_link.h
   bool tell_no_cuda = true;  // remark on targets that made no driver call
+  std::string ring_note;     // what was not as wished with the ring; empty: nothing
 };
 
-// Reads until the target has ended and the ring is drained. `log` may be null. A log that fails
-// (disk full) costs the log, not the run: the report says so. What only the consumer knows (losses)
-// is added as events of its own.
-void RecordLive(proto::RingConsumer& ring, proto::LogWriter* log, const LiveOptions& options,
+// Reads until the target has ended and the ring is drained; a few seconds after the target's end at
+// the latest, whatever its descendants do. Every message is read or counted as lost. `log` may be
+// null. A log that fails (disk full) costs the log, not the run: the report says so. What only the
+// consumer knows (losses) is added as events of its own. Processes of the run that still go on when
+// the target has ended get a moment to end, too.
+void RecordLive(proto::RingConsumer& ring, RunLog* log, const LiveOptions& options,
                 EventAnalysis& analysis);
 
-// Reads a whole log; damage becomes remarks. Error: the file is no log.
+// Reads a whole log, or all logs of a folder; damage becomes remarks. Error: the file is no log, or
+// the folder holds none. In a folder, a file that is no log is remarked on and left out.
 absl::Status ReadLog(const std::string& path, EventAnalysis& analysis);
 
 }  // namespace ops_debug::analysis

@@ -5,12 +5,11 @@
 #include <filesystem>
 
 #include "analysis/demangle.h"
+#include "analysis/finding_parts.h"
 #include "analysis/memory_words.h"
 
 namespace ops_debug::analysis {
 namespace {
-
-Extent3 ToExtent(const proto::Dim3& dim) { return {dim.x(), dim.y(), dim.z()}; }
 
 const char* AccessName(proto::AccessKind kind) {
   switch (kind) {
@@ -56,6 +55,11 @@ bool IsEarlier(const proto::Fault& a, const proto::Fault& b) {
   return Linear(a) < Linear(b);
 }
 
+const char* LaunchPhrase(const LaunchInfo& launch) {
+  return launch.graph_node ? "the kernel became a node of a graph here"
+                           : "the kernel was launched here";
+}
+
 // What makes two faults of one process the same finding.
 std::string MergeKey(const proto::Fault& fault) {
   const proto::Site& site = fault.site();
@@ -75,50 +79,9 @@ std::string MergeKey(const proto::Fault& fault) {
   if (site.frames().empty()) {
     add(std::to_string(site.ptx_line()));
     add(site.instruction());
+    add(std::to_string(site.sass_offset()));
   }
   return key;
-}
-
-LaunchInfo ToLaunch(const proto::Launch& launch, HostSymbolizer& symbolizer) {
-  LaunchInfo info;
-  info.number = launch.launch_id();
-  info.grid = ToExtent(launch.grid());
-  info.block = ToExtent(launch.block());
-  info.dynamic_shared_bytes = launch.dynamic_shared_bytes();
-  info.stack = symbolizer.Resolve(launch.stack(), Demangle(launch.kernel()));
-  return info;
-}
-
-AllocationInfo ToAllocation(const proto::Allocation& allocation, uint64_t address,
-                            uint64_t access_bytes, HostSymbolizer& symbolizer) {
-  AllocationInfo info;
-  info.id = allocation.id();
-  info.address = allocation.address();
-  info.size_bytes = allocation.size_bytes();
-  info.api = allocation.api();
-  info.name = Demangle(allocation.name());
-  info.freed = allocation.freed();
-  info.free_api = allocation.free_api();
-  info.allocation_stack = symbolizer.Resolve(allocation.allocation_stack());
-  info.free_stack = symbolizer.Resolve(allocation.free_stack());
-  const Place place = PlaceOf(address, access_bytes, info.address, info.size_bytes);
-  info.placement = place.placement;
-  info.distance_bytes = place.distance_bytes;
-  return info;
-}
-
-// The innermost frame that has a line.
-void AddRelated(const std::vector<HostFrame>& stack, const std::string& message,
-                std::vector<RelatedPlace>& related) {
-  const auto place = std::find_if(stack.begin(), stack.end(),
-                                  [](const HostFrame& frame) { return frame.line > 0; });
-  if (place != stack.end()) related.push_back({place->file, place->line, message});
-}
-
-void AddRelated(const AllocationInfo& allocation, std::vector<RelatedPlace>& related) {
-  const std::string name = "allocation #" + std::to_string(allocation.id);
-  AddRelated(allocation.allocation_stack, name + " was made here", related);
-  AddRelated(allocation.free_stack, name + " was freed here", related);
 }
 
 }  // namespace
@@ -128,13 +91,16 @@ void MemoryDetector::Add(uint32_t process_id, const proto::Fault& fault) {
   const bool is_new = merged.instructions.empty();
   if (is_new) merged.order = order_++;
   if (is_new || IsEarlier(fault, merged.first)) merged.first = fault;
-  merged.instructions.emplace(fault.site().ptx_line(), fault.site().instruction());
+  merged.instructions.emplace(fault.site().ptx_line() + fault.site().sass_offset(),
+                              fault.site().instruction());
   merged.count += std::max<uint64_t>(fault.count(), 1);
-  merged.lower_bound |= fault.count() == 0;
+  // A count that was not known when the fault was reported is completed by the next report of it.
+  merged.lower_bound = fault.count() == 0;
 }
 
 void MemoryDetector::Add(uint32_t process_id, const proto::InvalidLaunch& invalid) {
-  const std::string key = invalid.launch().kernel() + '\0' + invalid.error() + '\0' + invalid.api();
+  const std::string key = invalid.launch().kernel() + '\0' + invalid.error() + '\0' +
+                          invalid.api() + '\0' + invalid.reason();
   MergedLaunch& merged = launches_[{process_id, key}];
   if (merged.count++ == 0) {
     merged.order = order_++;
@@ -201,6 +167,8 @@ Finding MemoryDetector::MakeFinding(uint32_t process_id, const Merged& merged) {
   SetToolkitFramesApart(finding);
   finding.instruction = site.instruction();
   finding.ptx_line = site.ptx_line();
+  finding.engine = fault.engine().empty() ? "ptx" : fault.engine();
+  if (finding.engine == "sass") finding.sass_offset = site.sass_offset();
   finding.instructions = static_cast<uint32_t>(merged.instructions.size());
   finding.access = AccessName(site.access());
   finding.space = SpaceName(site.space());
@@ -211,7 +179,13 @@ Finding MemoryDetector::MakeFinding(uint32_t process_id, const Merged& merged) {
   finding.thread = ToExtent(fault.thread());
   finding.address = fault.address();
   const auto to_allocation = [&](const proto::Allocation& allocation) {
-    return ToAllocation(allocation, fault.address(), site.access_bytes(), symbolizer_);
+    AllocationInfo info =
+        ToAllocation(allocation, fault.address(), site.access_bytes(), symbolizer_);
+    // A pool frees at any time without waiting for kernels; only shadow memory tells the state at
+    // the access.
+    info.free_order_unknown =
+        info.freed && info.tensor && fault.fault_class() != proto::FAULT_CLASS_USE_AFTER_FREE;
+    return info;
   };
   if (fault.has_allocation()) finding.allocation = to_allocation(fault.allocation());
   if (fault.has_target_allocation()) {
@@ -227,8 +201,9 @@ Finding MemoryDetector::MakeFinding(uint32_t process_id, const Merged& merged) {
         ParameterInfo{index, index < types.size() ? types[index] : "", fault.parameter_offset()};
   }
   finding.launch = ToLaunch(fault.launch(), symbolizer_);
-  DescribeFault(fault.fault_class(), finding);
-  AddRelated(finding.launch->stack, "the kernel was launched here", finding.related);
+  DescribeFault(fault, finding);
+  AddRelated(finding.launch->stack, finding.launch->python_stack, LaunchPhrase(*finding.launch),
+             finding.related);
   if (finding.allocation) AddRelated(*finding.allocation, finding.related);
   if (finding.target_allocation) AddRelated(*finding.target_allocation, finding.related);
   return finding;
@@ -240,8 +215,9 @@ Finding MemoryDetector::MakeFinding(uint32_t process_id, const MergedLaunch& mer
   finding.kernel = Demangle(merged.first.launch().kernel());
   finding.count = merged.count;
   finding.launch = ToLaunch(merged.first.launch(), symbolizer_);
-  DescribeInvalidLaunch(merged.first.error(), merged.first.api(), finding);
-  AddRelated(finding.launch->stack, "the kernel was launched here", finding.related);
+  DescribeInvalidLaunch(merged.first, finding);
+  AddRelated(finding.launch->stack, finding.launch->python_stack, LaunchPhrase(*finding.launch),
+             finding.related);
   return finding;
 }
 

@@ -32,7 +32,7 @@ class MemoryDetector {
     proto::Fault first;
     uint64_t count = 0;
     bool lower_bound = false;
-    std::set<std::pair<uint32_t, std::string>> instructions;  // PTX line and text
+    std::set<std::pair<uint64_t, std::string>> instructions;  // PTX line or SASS offset, and text
     size_t order = 0;
   };
   struct MergedLaunch {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "shadow/abi/device_abi.h"
+
 namespace ops_debug::analysis {
 namespace {
 
@@ -19,16 +21,32 @@ std::string AccessPhrase(const Finding& finding) {
   return std::to_string(finding.access_bytes) + "-byte " + verb;
 }
 
+bool IsKnownFreed(const AllocationInfo& allocation) {
+  return allocation.freed && !allocation.free_order_unknown;
+}
+
+// "tensor float32[64, 256] (65536 bytes)"; a pool that knows of no tensors hands out blocks.
+std::string TensorPhrase(const AllocationInfo& allocation) {
+  const TensorInfo& tensor = *allocation.tensor;
+  const std::string size = " (" + Bytes(allocation.size_bytes) + ")";
+  return tensor.name.empty() ? "block of " + tensor.framework + "'s pool" + size
+                             : "tensor " + tensor.name + size;
+}
+
 std::string BlockPhrase(const AllocationInfo& allocation) {
   if (!allocation.name.empty()) {
     return "variable " + allocation.name + " (" + Bytes(allocation.size_bytes) + ")";
   }
+  if (allocation.tensor) {
+    return (IsKnownFreed(allocation) ? "freed " : "") + TensorPhrase(allocation);
+  }
   return std::to_string(allocation.size_bytes) + "-byte " +
-         (allocation.freed ? "freed allocation" : "allocation");
+         (IsKnownFreed(allocation) ? "freed allocation" : "allocation");
 }
 
 std::string Article(const AllocationInfo& allocation) {
   if (!allocation.name.empty()) return BlockPhrase(allocation);
+  if (allocation.tensor) return "a " + BlockPhrase(allocation);
   // 8, 11, 18 and 80 to 89... begin with a vowel when spoken.
   const std::string digits = std::to_string(allocation.size_bytes);
   const size_t leading = (digits.size() - 1) % 3 + 1;
@@ -50,6 +68,29 @@ std::string CapacityPhrase(const AllocationInfo& allocation, uint32_t access_byt
          Bytes(access_bytes);
 }
 
+// In a segment of a pool, where no tensor is.
+void DescribePoolMemory(Finding& finding) {
+  finding.kind = "oob-global";
+  const AllocationInfo* near = finding.allocation ? &*finding.allocation : nullptr;
+  const bool beside_tensor =
+      near != nullptr && near->tensor && near->placement != Placement::kInside;
+  finding.message = AccessPhrase(finding);
+  if (beside_tensor) {
+    finding.message += ' ' + DescribePlacement(*near) + ", in memory of " +
+                       near->tensor->framework + "'s pool that holds no tensor now";
+  } else {
+    finding.message += " in memory of a pool that holds no tensor now";
+    if (near != nullptr) finding.message += ", " + DescribePlacement(*near);
+  }
+  finding.advice =
+      "bound the index before the access: the pool may give this memory to another tensor at any "
+      "moment, whose values are then read or overwritten";
+  if (beside_tensor) {
+    const std::string capacity = CapacityPhrase(*near, finding.access_bytes);
+    if (!capacity.empty()) finding.advice += "; " + capacity;
+  }
+}
+
 void DescribeGlobal(Finding& finding) {
   finding.kind = "oob-global";
   const std::string access = AccessPhrase(finding);
@@ -62,10 +103,12 @@ void DescribeGlobal(Finding& finding) {
   const AllocationInfo& allocation = *finding.allocation;
   if (finding.target_allocation) {
     const AllocationInfo& target = *finding.target_allocation;
-    finding.message = access + " through a pointer into " + Article(allocation) + " (#" +
-                      std::to_string(allocation.id) + ") jumps into " +
-                      (target.freed ? "freed" : "live") + " allocation #" +
-                      std::to_string(target.id) + " (" + Bytes(target.size_bytes) + ")";
+    finding.message =
+        access + " through a pointer into " + Article(allocation) + " (#" +
+        std::to_string(allocation.id) + ") jumps into " + (target.freed ? "freed " : "live ") +
+        (target.tensor
+             ? TensorPhrase(target)
+             : "allocation #" + std::to_string(target.id) + " (" + Bytes(target.size_bytes) + ")");
     finding.advice =
         "the index leaves the buffer by far: check its computation (stride, order of dimensions, "
         "32-bit "
@@ -132,6 +175,21 @@ void DescribeUseAfterFree(Finding& finding) {
   if (freed != nullptr && !freed->free_api.empty()) {
     finding.message += " (freed by " + freed->free_api + ")";
   }
+  if (finding.launch && finding.launch->graph_node) {
+    finding.advice =
+        "a graph uses the addresses that it was made with: keep the memory until its last launch, "
+        "or capture (or update) the graph again";
+    return;
+  }
+  if (freed != nullptr && freed->tensor) {
+    finding.advice =
+        "keep a reference to the tensor until the kernels that use it have run; if they run in "
+        "another stream than the one it was made in, synchronise the streams before it is freed";
+    if (freed->tensor->framework == "PyTorch") {
+      finding.advice += ", or tell the pool (tensor.record_stream(stream))";
+    }
+    return;
+  }
   finding.advice =
       "free the memory only after the kernels that use it: synchronise with their stream first, "
       "or free it in stream order behind them";
@@ -196,8 +254,8 @@ std::string DescribePlacement(const AllocationInfo& allocation) {
   return "near " + Article(allocation);
 }
 
-void DescribeFault(proto::FaultClass fault_class, Finding& finding) {
-  switch (fault_class) {
+void DescribeFault(const proto::Fault& fault, Finding& finding) {
+  switch (fault.fault_class()) {
     case proto::FAULT_CLASS_USE_AFTER_FREE:
       DescribeUseAfterFree(finding);
       break;
@@ -212,37 +270,53 @@ void DescribeFault(proto::FaultClass fault_class, Finding& finding) {
         DescribeArray(finding, "oob-shared", "shared");
       } else if (finding.space == "local") {
         DescribeArray(finding, "oob-local", "local");
+      } else if (fault.shadow_value() == shadow::kShadowPool) {
+        DescribePoolMemory(finding);
       } else {
         DescribeGlobal(finding);
       }
   }
-  if (finding.frames.empty()) finding.advice += "; " + std::string(kLineInfoAdvice);
+  if (finding.engine == "sass") {
+    finding.advice +=
+        "; the access was executed, because machine code cannot be made to skip it: a crash or "
+        "wrong values later may be its consequence";
+    if (finding.frames.empty()) {
+      finding.advice +=
+          "; if the kernel is yours, compile it with -lineinfo to see the source line";
+    }
+  } else if (finding.frames.empty()) {
+    finding.advice += "; " + std::string(kLineInfoAdvice);
+  }
 }
 
-void DescribeInvalidLaunch(const std::string& error, const std::string& api, Finding& finding) {
+void DescribeInvalidLaunch(const proto::InvalidLaunch& invalid, Finding& finding) {
   finding.kind = "invalid-launch";
+  const std::string& error = invalid.error();
   const bool refused = error.find("ILLEGAL_ADDRESS") == std::string::npos &&
                        error.find("MISALIGNED") == std::string::npos &&
                        error.find("LAUNCH_FAILED") == std::string::npos &&
                        error.find("ILLEGAL_INSTRUCTION") == std::string::npos &&
                        error.find("LAUNCH_TIMEOUT") == std::string::npos;
-  finding.message = refused ? "the driver refused the launch: " + error
-                            : "the launch ended its context: " + error;
-  if (!api.empty()) finding.message += " from " + api;
-  if (error.find("OUT_OF_RESOURCES") != std::string::npos) {
+  const std::string from = invalid.api().empty() ? "" : " from " + invalid.api();
+  finding.message = refused ? "the driver refused the launch: " : "the launch ended its context: ";
+  finding.message +=
+      invalid.reason().empty() ? error + from : invalid.reason() + " (" + error + from + ")";
+  if (!invalid.reason().empty() && refused) {
+    finding.advice =
+        "change the launch; the kernel did not run, and whatever it should have "
+        "written holds older values";
+  } else if (error.find("OUT_OF_RESOURCES") != std::string::npos) {
     finding.advice =
         "use a smaller block, or limit registers (__launch_bounds__) and shared memory";
   } else if (error.find("INVALID_VALUE") != std::string::npos) {
     finding.advice =
         "check grid and block against the device's limits (1024 threads in a block, 65535 blocks "
-        "in y "
-        "and z, none of them 0) and dynamic shared memory against "
+        "in y and z, none of them 0) and dynamic shared memory against "
         "cudaFuncAttributeMaxDynamicSharedMemorySize";
   } else if (!refused) {
     finding.advice =
         "this access was not checked or failed in the driver; the coverage below tells which "
-        "kernels were "
-        "not checked";
+        "kernels were not checked";
   } else {
     finding.advice =
         "look the error up in the driver API's manual and check the launch's arguments";

@@ -21,10 +21,10 @@ std::string DescribePlacement(const AllocationInfo& allocation);
 
 // Sets kind, message and advice. `finding` holds access, space, access_bytes, allocation(s), array,
 // parameter and launch.
-void DescribeFault(proto::FaultClass fault_class, Finding& finding);
+void DescribeFault(const proto::Fault& fault, Finding& finding);
 
 // The same for a launch that the driver refused or that ended the context.
-void DescribeInvalidLaunch(const std::string& error, const std::string& api, Finding& finding);
+void DescribeInvalidLaunch(const proto::InvalidLaunch& invalid, Finding& finding);
 
 inline constexpr char kLineInfoAdvice[] = "compile with -lineinfo to see the source line";
 

@@ -24,6 +24,13 @@ uint64_t Coverage::CheckedKernels() const {
                     [](const KernelCoverage& kernel) { return kernel.checked_launches > 0; }));
 }
 
+uint64_t Coverage::CheckedKernels(const std::string& engine) const {
+  return static_cast<uint64_t>(
+      std::count_if(kernels.begin(), kernels.end(), [&engine](const KernelCoverage& kernel) {
+        return kernel.engine.find(engine) != std::string::npos;
+      }));
+}
+
 uint64_t Coverage::Launches() const {
   uint64_t sum = 0;
   for (const KernelCoverage& kernel : kernels) sum += kernel.launches;
@@ -34,6 +41,71 @@ uint64_t Coverage::CheckedLaunches() const {
   uint64_t sum = 0;
   for (const KernelCoverage& kernel : kernels) sum += kernel.checked_launches;
   return sum;
+}
+
+std::optional<double> KernelCoverage::EstimatedTime_ns() const {
+  if (timed_launches == 0) return std::nullopt;
+  return static_cast<double>(timed_duration_ns) / static_cast<double>(timed_launches) *
+         static_cast<double>(launches);
+}
+
+std::optional<TimeShare> Coverage::CheckedTime() const {
+  TimeShare share;
+  double all_ns = 0, checked_ns = 0;
+  for (const KernelCoverage& kernel : kernels) {
+    if (kernel.launches == 0) continue;
+    const std::optional<double> time_ns = kernel.EstimatedTime_ns();
+    if (!time_ns) {
+      ++share.untimed_kernels;
+      continue;
+    }
+    share.timed_launches += kernel.timed_launches;
+    all_ns += *time_ns;
+    checked_ns += *time_ns * static_cast<double>(kernel.checked_launches) /
+                  static_cast<double>(kernel.launches);
+  }
+  if (all_ns <= 0) return std::nullopt;
+  share.checked_percent = 100 * checked_ns / all_ns;
+  return share;
+}
+
+std::vector<UncheckedGroup> Coverage::NotChecked() const {
+  std::map<std::string, UncheckedGroup> by_reason;
+  for (const KernelCoverage& kernel : kernels) {
+    for (const UncheckedLaunches& unchecked : kernel.not_checked) {
+      UncheckedGroup& group = by_reason[unchecked.reason];
+      group.reason = unchecked.reason;
+      group.launches += unchecked.launches;
+      group.kernels.emplace_back(&kernel, unchecked.launches);
+    }
+  }
+  std::vector<UncheckedGroup> groups;
+  for (auto& [reason, group] : by_reason) {
+    std::stable_sort(group.kernels.begin(), group.kernels.end(),
+                     [](const auto& a, const auto& b) { return a.second > b.second; });
+    groups.push_back(std::move(group));
+  }
+  std::stable_sort(groups.begin(), groups.end(),
+                   [](const auto& a, const auto& b) { return a.launches > b.launches; });
+  return groups;
+}
+
+uint64_t CountErrors(const std::vector<Finding>& findings) {
+  return static_cast<uint64_t>(
+      std::count_if(findings.begin(), findings.end(),
+                    [](const Finding& finding) { return finding.severity == Severity::kError; }));
+}
+
+const PythonFrame* OwnFrame(const std::vector<PythonFrame>& stack) {
+  if (stack.empty()) return nullptr;
+  const auto own = std::find_if(stack.begin(), stack.end(), [](const PythonFrame& frame) {
+    for (const char* part :
+         {"/site-packages/", "/dist-packages/", "/lib/python", "/lib64/python"}) {
+      if (frame.file.find(part) != std::string::npos) return false;
+    }
+    return frame.file.empty() || frame.file.front() != '<';  // "<frozen importlib._bootstrap>"
+  });
+  return own == stack.end() ? &stack.front() : &*own;
 }
 
 std::string CountByKind(const std::vector<Finding>& findings) {

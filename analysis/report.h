@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ops_debug::analysis {
@@ -38,6 +39,25 @@ struct HostFrame {
   uint64_t module_offset = 0;
 };
 
+// A line of Python that was being executed.
+struct PythonFrame {
+  std::string function;
+  std::string file;
+  uint32_t line = 0;
+};
+
+// What a framework keeps in a block of its pool.
+struct TensorInfo {
+  std::string framework;  // "PyTorch"
+  std::string name;       // "float32[64, 256]"; empty if the framework hands out bytes only
+  std::string dtype;
+  std::vector<int64_t> shape;
+  std::vector<PythonFrame> allocation_stack;  // innermost first
+  std::vector<PythonFrame> free_stack;
+  uint64_t segment_address = 0;  // of the driver's allocation that the block is part of
+  uint64_t segment_bytes = 0;    // 0: not known
+};
+
 // Where the access lies relative to an allocation or array.
 enum class Placement : uint8_t { kUnknown, kInside, kBefore, kBehind, kAcrossEnd };
 
@@ -48,9 +68,11 @@ struct AllocationInfo {
   std::string api;
   std::string name;  // of a module variable, demangled
   bool freed = false;
+  bool free_order_unknown = false;  // freed when the fault was read, perhaps not yet at the access
   std::string free_api;
   std::vector<HostFrame> allocation_stack;
   std::vector<HostFrame> free_stack;
+  std::optional<TensorInfo> tensor;
   Placement placement = Placement::kUnknown;
   uint64_t distance_bytes =
       0;  // kBefore, kBehind: between the access and the nearest byte of the block
@@ -71,7 +93,17 @@ struct LaunchInfo {
   uint64_t number = 0;  // in its process, from 1
   Extent3 grid, block;
   uint32_t dynamic_shared_bytes = 0;
+  bool graph_node = false;  // a graph's launches run it; the stacks are of its capture or making
   std::vector<HostFrame> stack;
+  std::vector<PythonFrame> python_stack;
+};
+
+// A driver call of the program, for findings that are about one.
+struct CallInfo {
+  std::string api;
+  std::string error;
+  std::vector<HostFrame> stack;
+  std::vector<PythonFrame> python_stack;
 };
 
 // A further place that explains a finding: the launch, an allocation, a free.
@@ -79,6 +111,13 @@ struct RelatedPlace {
   std::string file;
   uint32_t line = 0;
   std::string message;
+};
+
+// A process that a finding was made in.
+struct FoundIn {
+  uint32_t process_id = 0;
+  std::string rank;  // of a distributed launcher; empty: none
+  bool operator==(const FoundIn&) const = default;
 };
 
 struct Finding {
@@ -96,9 +135,11 @@ struct Finding {
   std::vector<SourceLocation> toolkit_frames;
   std::string instruction;
   uint32_t ptx_line = 0;
-  uint32_t instructions = 1;  // PTX instructions of this source place that did the same
-  std::string access;         // "load", "store", "atomic", or empty
-  std::string space;          // "global", "shared", "local", "generic", or empty
+  std::string engine;                   // "ptx", "sass"; empty for findings of the host side
+  std::optional<uint64_t> sass_offset;  // engine "sass": of the instruction in its function
+  uint32_t instructions = 1;            // instructions of this source place that did the same
+  std::string access;                   // "load", "store", "atomic", or empty
+  std::string space;                    // "global", "shared", "local", "generic", or empty
   uint32_t access_bytes = 0;
   uint64_t count = 0;  // accesses; 0 for findings that are none
   bool count_is_lower_bound = false;
@@ -109,7 +150,13 @@ struct Finding {
   std::optional<ArrayInfo> array;
   std::optional<ParameterInfo> parameter;
   std::optional<LaunchInfo> launch;
+  std::optional<CallInfo> call;
+  uint64_t leaked_bytes = 0;  // of kind "leak": of all allocations together
   std::vector<RelatedPlace> related;
+  std::string suppression;  // an entry for a file of suppressions, if asked for
+  // Equal findings of several processes are one. Empty if the run had one process only.
+  std::vector<FoundIn> found_in;
+  std::string found_in_text;  // "ranks 0, 1", "process 77 (worker)"
 };
 
 struct UncheckedAccesses {
@@ -118,14 +165,39 @@ struct UncheckedAccesses {
   uint64_t count = 0;  // instructions, not executions
 };
 
+struct UncheckedLaunches {
+  std::string reason;
+  uint64_t launches = 0;
+};
+
 struct KernelCoverage {
   std::string name;    // demangled
-  std::string engine;  // "ptx", or empty if never checked
+  std::string engine;  // "ptx", "sass", "ptx+sass"; empty if never checked
   uint64_t launches = 0;
   uint64_t checked_launches = 0;
-  std::string reason;             // why not checked, if some launch was not
+  std::vector<UncheckedLaunches> not_checked;  // the rest, most launches first
+  uint64_t timed_launches = 0;                 // whose time on the GPU was measured
+  uint64_t timed_duration_ns = 0;
   uint64_t checked_accesses = 0;  // instructions
   std::vector<UncheckedAccesses> unchecked;
+
+  // Mean of the measured launches times all launches; nothing if none was measured.
+  std::optional<double> EstimatedTime_ns() const;
+};
+
+// How much of the GPU's time in kernels was checked, from sampled launches
+// (interposer/launch_timing.h).
+struct TimeShare {
+  double checked_percent = 0;    // of the time of the kernels that were timed
+  uint64_t untimed_kernels = 0;  // that were launched
+  uint64_t timed_launches = 0;
+};
+
+// Kernels and launches that were not checked for one reason.
+struct UncheckedGroup {
+  std::string reason;
+  uint64_t launches = 0;
+  std::vector<std::pair<const KernelCoverage*, uint64_t>> kernels;  // with its launches, most first
 };
 
 struct ProcessInfo {
@@ -135,7 +207,10 @@ struct ProcessInfo {
   std::string device_name;
   std::string driver_version;
   bool emulated = false;
-  bool ended = false;  // in an orderly way
+  bool ended = false;                        // in an orderly way
+  std::string rank, local_rank, world_size;  // of a distributed launcher; empty: none
+  bool injected = false;                     // the driver loaded the tool, not LD_PRELOAD
+  uint32_t signal = 0;                       // that ended it, if it could say so; else 0
 };
 
 struct Coverage {
@@ -146,8 +221,22 @@ struct Coverage {
   std::vector<ProcessInfo> processes;
 
   uint64_t CheckedKernels() const;  // with at least one checked launch
+  uint64_t CheckedKernels(const std::string& engine) const;
   uint64_t Launches() const;
   uint64_t CheckedLaunches() const;
+  // Nothing if no kernel was timed.
+  std::optional<TimeShare> CheckedTime() const;
+  // Most launches first.
+  std::vector<UncheckedGroup> NotChecked() const;
+};
+
+// What one entry of a file of suppressions did to this report (suppressions.h).
+struct SuppressionUse {
+  std::string file;
+  uint32_t line = 0;
+  std::string reason;
+  bool shipped = false;  // with ops-debug, not the user's
+  uint64_t findings = 0;
 };
 
 // Something the tool has to say about itself.
@@ -158,13 +247,28 @@ struct Remark {
   bool operator==(const Remark&) const = default;
 };
 
+// A finding that is not reported because an entry accepts it.
+struct SuppressedFinding {
+  Finding finding;
+  size_t by = 0;  // index into Report::suppressions
+};
+
 struct Report {
   std::vector<Finding> findings;
   std::vector<Finding> unproven;
+  std::vector<SuppressedFinding> suppressed;
+  std::vector<SuppressionUse> suppressions;  // all entries that were read
   std::vector<Remark> remarks;
   Coverage coverage;
   uint64_t lost_events = 0;
 };
+
+// Findings that change the exit code: errors. Warnings (leaks, failed calls) do not.
+uint64_t CountErrors(const std::vector<Finding>& findings);
+
+// Of the stack, what its author wrote: the innermost frame outside of installed packages and the
+// standard library; else the innermost one. Null: the stack is empty.
+const PythonFrame* OwnFrame(const std::vector<PythonFrame>& stack);
 
 // "oob-global 2, misaligned 1", most frequent first.
 std::string CountByKind(const std::vector<Finding>& findings);

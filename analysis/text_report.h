@@ -8,7 +8,8 @@
 
 namespace ops_debug::analysis {
 
-// With `colour`, ANSI colours. Reads the source files that findings name, to show the line.
-std::string WriteText(const Report& report, bool colour);
+// With `colour`, ANSI colours. Reads the source files that findings name, to show the line. With
+// `list_kernels`, a table of all kernels that were launched.
+std::string WriteText(const Report& report, bool colour, bool list_kernels = false);
 
 }  // namespace ops_debug::analysis

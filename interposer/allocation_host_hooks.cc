@@ -5,6 +5,7 @@
 
 #include "interposer/allocation_tracking.h"
 #include "interposer/hooks.h"
+#include "interposer/shadow_updates.h"
 
 namespace ops_debug::interposer {
 namespace {
@@ -146,6 +147,7 @@ OPS_DEBUG_HOOK(cuMemUnmap, CUdeviceptr address, size_t size_bytes) {
     Book().RemoveMapped(address, size_bytes);
     const ContextPointer state = FindContextState(static_cast<CUcontext>(found->context));
     if (state && !state->lost) {
+      state->updates->DropSegment(address, size_bytes);
       InternalCalls calls(*state);
       if (!calls.ok() || !state->shadow.MarkUnknown(address, size_bytes)) state->lost = true;
     }

@@ -8,6 +8,8 @@
 
 #include "interposer/event_sender.h"
 #include "interposer/fault_drain.h"
+#include "interposer/shadow_updates.h"
+#include "interposer/tensor_blocks.h"
 
 namespace ops_debug::interposer {
 namespace {
@@ -84,8 +86,11 @@ uint64_t SizeWithRedZone(uint64_t size_bytes) {
 void Track(ContextState& state, Allocation allocation) {
   allocation.context = state.context;
   allocation.allocation_stack = CaptureStack();
+  allocation.tensor = TensorBeingAllocated(allocation.size_bytes);
   const uint64_t base = allocation.base, size = allocation.size_bytes;
   const uint64_t reserved = std::max(allocation.reserved_bytes, size);
+  // Nothing is known to be there, but what the driver hands out now may have left us unnoticed.
+  state.updates->DropSegment(base, reserved);
   if (allocation.reservation != 0) {
     Book().InsertMapped(std::move(allocation));
   } else {
@@ -93,11 +98,16 @@ void Track(ContextState& state, Allocation allocation) {
   }
   InternalCalls calls(state);
   Require(state, calls.ok() && state.shadow.MarkValid(base, size, reserved));
+  // A segment that grows by mapping more memory behind it.
+  if (Book().IsPool(base)) {
+    Require(state, state.updates->AdoptSegment(base, size, /*empty=*/true));
+  }
 }
 
 void Forget(ContextState* state, const Allocation& allocation) {
   Book().Remove(allocation.base);
   if (!state || state->lost) return;
+  state->updates->DropSegment(allocation.base, allocation.reserved_bytes);
   InternalCalls calls(*state);
   Require(*state,
           calls.ok() && state->shadow.MarkUnknown(allocation.base, allocation.reserved_bytes));
@@ -105,6 +115,7 @@ void Forget(ContextState* state, const Allocation& allocation) {
 
 bool FreeIntoQuarantine(ContextState& state, const Allocation& allocation, const char* api) {
   if (!Book().MarkFreed(allocation.base, api, CaptureStack())) return false;
+  state.updates->DropSegment(allocation.base, allocation.reserved_bytes);
   InternalCalls calls(state);
   Require(state, calls.ok() && state.shadow.MarkFreed(allocation.base, allocation.reserved_bytes));
   PutIntoQuarantine(state, {.base = allocation.base, .reserved_bytes = allocation.reserved_bytes});
@@ -124,6 +135,7 @@ bool FreeIntoQuarantineInStream(ContextState& state, const Allocation& allocatio
     OPS_DEBUG_REAL(cuEventDestroy_v2)(event);
     return false;
   }
+  state.updates->DropSegment(allocation.base, allocation.reserved_bytes);
   Require(state, state.shadow.MarkFreedInStream(allocation.base, allocation.reserved_bytes,
                                                 explicit_stream));
   if (OPS_DEBUG_REAL(cuEventRecord)(event, explicit_stream) != CUDA_SUCCESS) {

@@ -9,6 +9,7 @@
 #include "interposer/event_sender.h"
 #include "interposer/hooks.h"
 #include "interposer/session.h"
+#include "interposer/shadow_updates.h"
 #include "shadow/abi/device_abi.h"
 
 namespace ops_debug::interposer {
@@ -89,7 +90,9 @@ ContextState::ContextState(CUcontext handle, CUstream own_stream, uint64_t quara
       stream(own_stream),
       device(own_stream),
       shadow(device),
+      updates(std::make_unique<ShadowUpdates>(*this)),
       quarantine(quarantine_bytes) {}
+ContextState::~ContextState() = default;
 
 ContextPointer FindContextState(CUcontext context) {
   Contexts& contexts = TheContexts();
@@ -242,6 +245,9 @@ OPS_DEBUG_HOOK(cuStreamEndCapture, CUstream stream, CUgraph* graph) {
 OPS_DEBUG_HOOK_AS(cuStreamEndCapture_ptsz, cuStreamEndCapture)
 
 OPS_DEBUG_HOOK(cuStreamDestroy_v2, CUstream stream) {
+  for (const ContextPointer& state : stream ? AllContextStates() : std::vector<ContextPointer>()) {
+    state->updates->StreamEnds(stream);
+  }
   const CUresult result = real(stream);
   if (result == CUDA_SUCCESS && AnyCapture()) EndCapture(stream);
   return result;

@@ -41,13 +41,17 @@ class DriverDevice : public shadow::DeviceOperations {
   CUstream stream_;
 };
 
+class ShadowUpdates;
+
 struct ContextState {
   ContextState(CUcontext handle, CUstream stream, uint64_t quarantine_bytes);
+  ~ContextState();
 
   const CUcontext context;
   const CUstream stream;  // ours, non-blocking
   DriverDevice device;
   shadow::ShadowMap shadow;
+  const std::unique_ptr<ShadowUpdates> updates;  // of memory pools (shadow_updates.h)
   std::mutex quarantine_mutex;
   shadow::Quarantine quarantine;
   // Set when shadow memory could not be kept up to date, or the context is

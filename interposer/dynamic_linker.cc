@@ -28,6 +28,10 @@ DlsymFunction RealDlsym() noexcept {
   return function;
 }
 
+std::array<const void*, 2> RealDlsymAddresses() noexcept {
+  return {Lookup(kVersions[0]), Lookup(kVersions[1])};
+}
+
 bool IsRealDlsym(const void* address) noexcept {
   for (const char* version : kVersions) {
     if (address == Lookup(version)) return true;

@@ -2,6 +2,8 @@
 // too.
 #pragma once
 
+#include <array>
+
 namespace ops_debug::interposer {
 
 using DlsymFunction = void* (*)(void* handle, const char* name);
@@ -13,5 +15,6 @@ DlsymFunction RealDlsym() noexcept;
 // The addresses that `dlsym` can have: glibc keeps one per symbol version. True if `address` is one
 // of them.
 bool IsRealDlsym(const void* address) noexcept;
+std::array<const void*, 2> RealDlsymAddresses() noexcept;  // null: that version does not exist
 
 }  // namespace ops_debug::interposer

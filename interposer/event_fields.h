@@ -18,6 +18,8 @@ enum class Event : uint32_t {
   kUnknownAccesses = 9,
   kLostEvents = 10,
   kInvalidLaunch = 11,
+  kCallFailed = 12,
+  kLeak = 13,
 };
 
 enum class ProcessStart : uint32_t {
@@ -28,10 +30,16 @@ enum class ProcessStart : uint32_t {
   kDriverVersion = 5,
   kEmulated = 6,
   kToolVersion = 7,
+  kRank = 8,
+  kLocalRank = 9,
+  kWorldSize = 10,
+  kInjected = 11,
 };
 
 enum class ProcessEnd : uint32_t {
   kOrderly = 1,
+  kSignal = 2,
+  kStillRunning = 3,
 };
 
 enum class ModuleLoaded : uint32_t {
@@ -53,6 +61,7 @@ enum class ModuleLoadedKernel : uint32_t {
   kReason = 3,
   kCheckedAccesses = 4,
   kUnchecked = 5,
+  kEngine = 6,
 };
 
 enum class ModuleLoadedUnchecked : uint32_t {
@@ -67,6 +76,9 @@ enum class LaunchSummary : uint32_t {
   kLaunches = 3,
   kCheckedLaunches = 4,
   kNotCheckedReason = 5,
+  kEngine = 6,
+  kTimedLaunches = 7,
+  kTimedDurationNs = 8,
 };
 
 enum class Dim3 : uint32_t {
@@ -86,6 +98,12 @@ enum class StackTrace : uint32_t {
   kFrames = 1,
 };
 
+enum class PythonFrame : uint32_t {
+  kFile = 1,
+  kLine = 2,
+  kFunction = 3,
+};
+
 enum class SourceFrame : uint32_t {
   kFunction = 1,
   kFile = 2,
@@ -103,6 +121,17 @@ enum class Site : uint32_t {
   kFrames = 7,
   kVariable = 8,
   kVariableBytes = 9,
+  kSassOffset = 10,
+};
+
+enum class Tensor : uint32_t {
+  kFramework = 1,
+  kShape = 2,
+  kDtype = 3,
+  kAllocationStack = 4,
+  kFreeStack = 5,
+  kSegmentAddress = 6,
+  kSegmentBytes = 7,
 };
 
 enum class Allocation : uint32_t {
@@ -115,6 +144,7 @@ enum class Allocation : uint32_t {
   kAllocationStack = 7,
   kFreeStack = 8,
   kFreeApi = 9,
+  kTensor = 10,
 };
 
 enum class Launch : uint32_t {
@@ -124,6 +154,8 @@ enum class Launch : uint32_t {
   kBlock = 4,
   kDynamicSharedBytes = 5,
   kStack = 6,
+  kPythonStack = 7,
+  kGraphNode = 8,
 };
 
 enum class Fault : uint32_t {
@@ -141,6 +173,7 @@ enum class Fault : uint32_t {
   kModuleId = 12,
   kProvenance = 13,
   kTargetAllocation = 14,
+  kEngine = 15,
 };
 
 enum class Diagnostic : uint32_t {
@@ -162,6 +195,20 @@ enum class InvalidLaunch : uint32_t {
   kLaunch = 1,
   kError = 2,
   kApi = 3,
+  kReason = 4,
+};
+
+enum class CallFailed : uint32_t {
+  kApi = 1,
+  kError = 2,
+  kReason = 3,
+  kStack = 4,
+  kPythonStack = 5,
+  kCount = 6,
+};
+
+enum class Leak : uint32_t {
+  kAllocation = 1,
 };
 
 }  // namespace ops_debug::interposer::proto_fields

@@ -61,6 +61,30 @@ void Put(pbf_builder<Tag>& out, Tag tag, const StackTrace& stack) {
 }
 
 template <class Tag>
+void Put(pbf_builder<Tag>& out, Tag tag, const PythonStack& stack) {
+  for (const PythonFrame& frame : stack) {
+    using F = tags::PythonFrame;
+    pbf_builder<F> part(out, tag);
+    Put(part, F::kFile, frame.file);
+    Put(part, F::kLine, uint64_t{frame.line});
+    Put(part, F::kFunction, frame.function);
+  }
+}
+
+template <class Tag>
+void Put(pbf_builder<Tag>& out, Tag tag, const TensorDescription& tensor) {
+  using F = tags::Tensor;
+  pbf_builder<F> part(out, tag);
+  Put(part, F::kFramework, tensor.framework);
+  part.add_packed_int64(F::kShape, tensor.shape.begin(), tensor.shape.end());
+  Put(part, F::kDtype, tensor.dtype);
+  Put(part, F::kAllocationStack, tensor.allocation_stack);
+  Put(part, F::kFreeStack, tensor.free_stack);
+  Put(part, F::kSegmentAddress, tensor.segment_address);
+  Put(part, F::kSegmentBytes, tensor.segment_bytes);
+}
+
+template <class Tag>
 void Put(pbf_builder<Tag>& out, Tag tag, const LaunchDescription& launch) {
   using F = tags::Launch;
   pbf_builder<F> part(out, tag);
@@ -70,6 +94,8 @@ void Put(pbf_builder<Tag>& out, Tag tag, const LaunchDescription& launch) {
   Put(part, F::kBlock, launch.block);
   Put(part, F::kDynamicSharedBytes, uint64_t{launch.dynamic_shared_bytes});
   Put(part, F::kStack, launch.stack);
+  Put(part, F::kPythonStack, launch.python_stack);
+  Put(part, F::kGraphNode, launch.graph_node);
 }
 
 template <class Tag>
@@ -92,6 +118,7 @@ void Put(pbf_builder<Tag>& out, Tag tag, const FaultSite& site) {
   }
   Put(part, F::kVariable, site.variable);
   Put(part, F::kVariableBytes, site.variable_bytes);
+  Put(part, F::kSassOffset, site.sass_offset);
 }
 
 template <class Tag>
@@ -107,6 +134,7 @@ void Put(pbf_builder<Tag>& out, Tag tag, const AllocationDescription& allocation
   Put(part, F::kAllocationStack, allocation.allocation_stack);
   Put(part, F::kFreeStack, allocation.free_stack);
   Put(part, F::kFreeApi, allocation.free_api);
+  if (allocation.has_tensor) Put(part, F::kTensor, allocation.tensor);
 }
 
 void Encode(pbf_builder<tags::ProcessStart>& out, const ProcessStartEvent& event) {
@@ -118,10 +146,15 @@ void Encode(pbf_builder<tags::ProcessStart>& out, const ProcessStartEvent& event
   Put(out, F::kDriverVersion, event.driver_version);
   Put(out, F::kEmulated, event.emulated);
   Put(out, F::kToolVersion, event.tool_version);
+  Put(out, F::kRank, event.rank);
+  Put(out, F::kLocalRank, event.local_rank);
+  Put(out, F::kWorldSize, event.world_size);
+  Put(out, F::kInjected, event.injected);
 }
 
 void Encode(pbf_builder<tags::ProcessEnd>& out, const ProcessEndEvent& event) {
   Put(out, tags::ProcessEnd::kOrderly, event.orderly);
+  Put(out, tags::ProcessEnd::kSignal, uint64_t{event.signal});
 }
 
 void Encode(pbf_builder<tags::ModuleLoaded>& out, const ModuleLoadedEvent& event) {
@@ -145,6 +178,7 @@ void Encode(pbf_builder<tags::ModuleLoaded>& out, const ModuleLoadedEvent& event
       Put(entry, U::kReason, unchecked.reason);
       Put(entry, U::kCount, uint64_t{unchecked.count});
     }
+    Put(part, K::kEngine, kernel.engine);
   }
   Put(out, F::kNotCheckedReason, event.not_checked_reason);
   Put(out, F::kNote, event.note);
@@ -159,6 +193,9 @@ void Encode(pbf_builder<tags::LaunchSummary>& out, const LaunchSummaryEvent& eve
   Put(out, F::kLaunches, event.launches);
   Put(out, F::kCheckedLaunches, event.checked_launches);
   Put(out, F::kNotCheckedReason, event.not_checked_reason);
+  Put(out, F::kEngine, event.engine);
+  Put(out, F::kTimedLaunches, event.timed_launches);
+  Put(out, F::kTimedDurationNs, event.timed_duration_ns);
 }
 
 void Encode(pbf_builder<tags::Fault>& out, const FaultEvent& event) {
@@ -177,6 +214,7 @@ void Encode(pbf_builder<tags::Fault>& out, const FaultEvent& event) {
   Put(out, F::kShadowValue, uint64_t{event.shadow_value});
   Put(out, F::kModuleId, event.module_id);
   Put(out, F::kProvenance, event.provenance);
+  Put(out, F::kEngine, event.engine);
 }
 
 void Encode(pbf_builder<tags::Diagnostic>& out, const DiagnosticEvent& event) {
@@ -200,6 +238,21 @@ void Encode(pbf_builder<tags::InvalidLaunch>& out, const InvalidLaunchEvent& eve
   Put(out, F::kLaunch, event.launch);
   Put(out, F::kError, event.error);
   Put(out, F::kApi, event.api);
+  Put(out, F::kReason, event.reason);
+}
+
+void Encode(pbf_builder<tags::CallFailed>& out, const CallFailedEvent& event) {
+  using F = tags::CallFailed;
+  Put(out, F::kApi, event.api);
+  Put(out, F::kError, event.error);
+  Put(out, F::kReason, event.reason);
+  Put(out, F::kStack, event.stack);
+  Put(out, F::kPythonStack, event.python_stack);
+  Put(out, F::kCount, event.count);
+}
+
+void Encode(pbf_builder<tags::Leak>& out, const LeakEvent& event) {
+  Put(out, tags::Leak::kAllocation, event.allocation);
 }
 
 uint64_t MonotonicTime_ns() {
@@ -268,6 +321,10 @@ bool Send(const LostEventsEvent& event) noexcept {
 bool Send(const InvalidLaunchEvent& event) noexcept {
   return SendAs<tags::InvalidLaunch>(tags::Event::kInvalidLaunch, event);
 }
+bool Send(const CallFailedEvent& event) noexcept {
+  return SendAs<tags::CallFailed>(tags::Event::kCallFailed, event);
+}
+bool Send(const LeakEvent& event) noexcept { return SendAs<tags::Leak>(tags::Event::kLeak, event); }
 
 bool SendOnce(const DiagnosticEvent& event) noexcept {
   try {

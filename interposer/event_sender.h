@@ -19,6 +19,14 @@ struct Dim3 {
   uint32_t x = 0, y = 0, z = 0;
 };
 
+// A line of Python that was being executed.
+struct PythonFrame {
+  std::string file;
+  uint32_t line = 0;
+  std::string function;
+};
+using PythonStack = std::vector<PythonFrame>;  // innermost first
+
 struct ProcessStartEvent {
   uint32_t parent_process_id = 0;
   std::string executable;
@@ -27,10 +35,13 @@ struct ProcessStartEvent {
   std::string driver_version;
   bool emulated = false;
   std::string tool_version;
+  std::string rank, local_rank, world_size;  // of a distributed launcher; empty: none
+  bool injected = false;                     // loaded by the driver, not by LD_PRELOAD
 };
 
 struct ProcessEndEvent {
   bool orderly = false;
+  uint32_t signal = 0;  // that ends the process
 };
 
 struct UncheckedInstruction {
@@ -45,6 +56,7 @@ struct LoadedKernel {
   std::string reason;
   uint32_t checked_accesses = 0;
   std::vector<UncheckedInstruction> unchecked;
+  std::string engine;  // "ptx", "sass"; empty: not checked
 };
 
 struct ModuleLoadedEvent {
@@ -66,6 +78,9 @@ struct LaunchSummaryEvent {
   uint64_t launches = 0;
   uint64_t checked_launches = 0;
   std::string not_checked_reason;
+  std::string engine;  // of the checked launches
+  uint64_t timed_launches = 0;
+  uint64_t timed_duration_ns = 0;
 };
 
 struct SourceLocation {
@@ -87,6 +102,17 @@ struct FaultSite {
   std::vector<SourceLocation> frames;
   std::string variable;
   uint64_t variable_bytes = 0;
+  uint64_t sass_offset = 0;  // engine "sass": of the instruction in its function, in bytes
+};
+
+struct TensorDescription {
+  std::string framework;
+  std::vector<int64_t> shape;
+  std::string dtype;
+  PythonStack allocation_stack;
+  PythonStack free_stack;
+  uint64_t segment_address = 0;  // of the driver's allocation that the block is part of
+  uint64_t segment_bytes = 0;
 };
 
 struct AllocationDescription {
@@ -99,6 +125,8 @@ struct AllocationDescription {
   StackTrace allocation_stack;
   StackTrace free_stack;
   std::string free_api;
+  bool has_tensor = false;
+  TensorDescription tensor;
 };
 
 struct LaunchDescription {
@@ -107,6 +135,8 @@ struct LaunchDescription {
   Dim3 grid, block;
   uint32_t dynamic_shared_bytes = 0;
   StackTrace stack;
+  PythonStack python_stack;
+  bool graph_node = false;
 };
 
 struct FaultEvent {
@@ -125,6 +155,7 @@ struct FaultEvent {
   uint32_t shadow_value = 0;
   uint64_t module_id = 0;
   bool provenance = false;
+  std::string engine;  // "ptx", "sass"
 };
 
 struct DiagnosticEvent {
@@ -146,6 +177,20 @@ struct InvalidLaunchEvent {
   LaunchDescription launch;
   std::string error;
   std::string api;
+  std::string reason;  // in words
+};
+
+struct CallFailedEvent {
+  std::string api;
+  std::string error;
+  std::string reason;
+  StackTrace stack;
+  PythonStack python_stack;
+  uint64_t count = 0;
+};
+
+struct LeakEvent {
+  AllocationDescription allocation;
 };
 
 bool Send(const ProcessStartEvent& event) noexcept;
@@ -157,6 +202,8 @@ bool Send(const DiagnosticEvent& event) noexcept;
 bool Send(const UnknownAccessesEvent& event) noexcept;
 bool Send(const LostEventsEvent& event) noexcept;
 bool Send(const InvalidLaunchEvent& event) noexcept;
+bool Send(const CallFailedEvent& event) noexcept;
+bool Send(const LeakEvent& event) noexcept;
 
 // Sends a diagnostic unless the same text was sent before by this process (at most 256 different
 // ones).

@@ -12,7 +12,11 @@
 
 #include "interposer/event_sender.h"
 #include "interposer/fault_event.h"
+#include "interposer/fault_watch.h"
 #include "interposer/launch_record.h"
+#include "interposer/launch_timing.h"
+#include "interposer/process.h"
+#include "interposer/sass_engine.h"
 #include "ptx/fatbin.h"
 
 namespace ops_debug::interposer {
@@ -122,12 +126,19 @@ void DrainInstance(ModuleInstance& instance, DrainDepth depth, bool idle, bool w
       PublishedFault published;
       if (!ReadPublished(instance.published[faulty[i]], &published)) continue;
       ModuleInstance::Reported& reported = instance.reported[faulty[i]];
-      const uint64_t count = records.empty() ? 0 : records[i].count;
-      const bool more = count > reported.count;
-      if (published.sequence == reported.sequence && !more) continue;
-      Send(MakeFaultEvent(*module, faulty[i], published, more ? count - reported.count : 0));
+      const bool fresh = published.sequence != reported.sequence;
       reported.sequence = published.sequence;
-      reported.count = std::max(reported.count, count);
+      if (records.empty()) {
+        if (!fresh) continue;
+        // The reader counts it as one, so the difference that comes once the count is known starts
+        // from there.
+        reported.count++;
+        Send(MakeFaultEvent(*module, faulty[i], published, 0));
+        continue;
+      }
+      if (records[i].count <= reported.count) continue;
+      Send(MakeFaultEvent(*module, faulty[i], published, records[i].count - reported.count));
+      reported.count = records[i].count;
     }
     if (idle && !records.empty()) StartAfresh(instance, faulty);
   }
@@ -145,7 +156,13 @@ bool SummaryDue() {
 void Drain(DrainDepth depth, CUcontext idle_context) {
   Launched& launched = TheLaunched();
   const bool final = depth == DrainDepth::kFinal || depth == DrainDepth::kHostOnly;
-  if (!final && !launched.any.load(std::memory_order_acquire)) return;
+  DrainSassFaults(depth);
+  const bool summary = final || SummaryDue();
+  if (summary && depth != DrainDepth::kHostOnly) HarvestLaunchTimes();
+  if (!final && !launched.any.load(std::memory_order_acquire)) {
+    if (summary) SendLaunchSummaries();
+    return;
+  }
   std::vector<InstancePointer> instances;
   if (final) {
     instances = AllInstances();
@@ -163,7 +180,6 @@ void Drain(DrainDepth depth, CUcontext idle_context) {
       launched.any = !launched.instances.empty();
     }
   }
-  const bool summary = final || SummaryDue();
   for (const InstancePointer& instance : instances) {
     const bool idle = depth == DrainDepth::kIdle && instance->context->context == idle_context &&
                       !instance->captured;
@@ -185,6 +201,51 @@ void DrainFaults(DrainDepth depth, CUcontext idle_context) noexcept {
   }
 }
 
+bool ReportStandingFaults(std::chrono::steady_clock::time_point now,
+                          std::chrono::steady_clock::duration patience) {
+  ReportStandingSassFaults(now, patience);
+  Launched& launched = TheLaunched();
+  if (!launched.any.load(std::memory_order_acquire)) return false;
+  std::vector<InstancePointer> instances;
+  {
+    std::lock_guard lock(launched.mutex);
+    instances = launched.instances;
+  }
+  for (const InstancePointer& instance : instances) {
+    bool standing = false;
+    {
+      std::lock_guard lock(instance->drain_mutex);
+      for (uint64_t entry = 0; instance->published && entry < instance->entries; entry++) {
+        const uint64_t sequence =
+            __atomic_load_n(&instance->published[entry].sequence, __ATOMIC_RELAXED);
+        if (sequence == 0) continue;
+        const auto reported = instance->reported.find(entry);
+        if (reported != instance->reported.end() && reported->second.sequence == sequence) continue;
+        if (!instance->standing) instance->standing_since = now;
+        instance->standing = standing = true;
+        break;
+      }
+      if (!standing) instance->standing = false;
+      standing = standing && now - instance->standing_since >= patience;
+    }
+    if (standing) DrainInstance(*instance, DrainDepth::kHostOnly, false, false);
+  }
+  return true;
+}
+
+void ForgetLaunched(CUcontext context) {
+  Launched& launched = TheLaunched();
+  std::lock_guard lock(launched.mutex);
+  std::erase_if(launched.instances, [&](const InstancePointer& instance) {
+    if (instance->context->context != context) return false;
+    std::lock_guard drain_lock(instance->drain_mutex);
+    instance->published = nullptr;
+    instance->entries = 0;
+    return true;
+  });
+  launched.any = !launched.instances.empty();
+}
+
 void NoteLaunch(const InstancePointer& instance, bool captured) {
   instance->context->launches.fetch_add(1, std::memory_order_relaxed);
   if (captured) instance->captured = true;
@@ -193,7 +254,32 @@ void NoteLaunch(const InstancePointer& instance, bool captured) {
   std::lock_guard lock(launched.mutex);
   launched.instances.push_back(instance);
   launched.any.store(true, std::memory_order_release);
+  StartFaultWatch();
 }
+
+namespace {
+
+// Device, contexts and pinned memory are the parent's: they are not even mapped in a child.
+void ForgetParent() noexcept {
+  TheLaunched().instances.clear();
+  TheLaunched().any = false;
+  for (const InstancePointer& instance : AllInstances()) {
+    instance->published = nullptr;
+    instance->entries = 0;
+  }
+  for (const ContextPointer& context : AllContextStates()) context->lost = true;
+}
+[[maybe_unused]] const bool registered = [] {
+  AtForkInChild([]() noexcept {
+    try {
+      ForgetParent();
+    } catch (...) {
+    }
+  });
+  return true;
+}();
+
+}  // namespace
 
 bool EndsContext(CUresult result) {
   switch (result) {

@@ -2,6 +2,7 @@
 // kernels published and tells the analyzer.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 #include "interposer/context_state.h"
@@ -20,6 +21,13 @@ enum class DrainDepth : uint8_t {
 
 // Cheap if nothing was launched since the last idle drain. Never throws.
 void DrainFaults(DrainDepth depth, CUcontext idle_context = nullptr) noexcept;
+
+// Reports what has been there for longer than `patience` without a drain: faults of a kernel or
+// graph that runs for long. Host memory only, no driver calls. False: nothing was launched.
+bool ReportStandingFaults(std::chrono::steady_clock::time_point now,
+                          std::chrono::steady_clock::duration patience);
+// The context is gone, and the pinned memory of its modules with it.
+void ForgetLaunched(CUcontext context);
 
 // A twin is about to be launched.
 void NoteLaunch(const InstancePointer& instance, bool captured);

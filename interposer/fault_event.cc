@@ -2,10 +2,12 @@
 // allocation, names) into one event.
 #include "interposer/fault_event.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "interposer/allocation_tracking.h"
 #include "interposer/launch_record.h"
+#include "interposer/python_stack.h"
 
 namespace ops_debug::interposer {
 namespace {
@@ -71,23 +73,70 @@ proto_enums::FaultClass ClassOf(uint64_t entry) {
   return proto_enums::FaultClass::kUnspecified;
 }
 
+// The launch that a fault belongs to; ~0 is a launch that the device does not know.
+uint64_t TimeOf(const PublishedFault& published) { return published.launch_id; }
+
+// A block that was given back between the launch and this report was live when it was accessed.
+std::optional<Allocation> AsItWas(std::optional<Allocation> allocation, uint64_t launch_id,
+                                  proto_enums::FaultClass fault_class) {
+  if (allocation && allocation->freed && allocation->died >= launch_id &&
+      fault_class != proto_enums::FaultClass::kUseAfterFree) {
+    allocation->freed = false;
+    allocation->free_api = "";
+    allocation->free_stack.clear();
+  }
+  return allocation;
+}
+
 // Bounds name the allocation that the pointer belongs to, wherever the address
 // went; else the nearest one counts.
 std::optional<Allocation> Concerned(const Site& site, const PublishedFault& published,
-                                    bool by_bounds) {
+                                    const FaultEvent& event) {
   if (site.space == shadow::AccessSpace::kShared || site.space == shadow::AccessSpace::kLocal)
     return std::nullopt;
-  if (by_bounds) return Book().FindStart(published.bounds_base);
-  auto nearest = Book().FindNearest(published.address);
+  if (event.provenance) {
+    auto found = Book().FindInnermostStart(
+        published.bounds_base, published.bounds_last + site.access_bytes, TimeOf(published));
+    return AsItWas(std::move(found), TimeOf(published), event.fault_class);
+  }
+  return AllocationNear(published.address, TimeOf(published), event.fault_class);
+}
+
+PythonStackHandle ToPythonStack(const shadow::CodeLines& lines) {
+  PythonStackHandle stack;
+  stack.count = std::min<uint32_t>(lines.count, PythonStackHandle::kMaxFrames);
+  stack.lines = lines.numbers;
+  return stack;
+}
+
+TensorDescription Describe(const shadow::TensorInfo& tensor, const Allocation& block) {
+  TensorDescription out;
+  out.framework = tensor.framework;
+  out.dtype = tensor.dtype;
+  if (tensor.has_shape) {
+    out.shape.assign(tensor.shape.begin(), tensor.shape.begin() + tensor.rank);
+  }
+  out.allocation_stack = ResolvePythonStack(ToPythonStack(tensor.allocation_lines));
+  if (block.freed) out.free_stack = ResolvePythonStack(ToPythonStack(tensor.free_lines));
+  out.segment_address = block.segment_base != 0 ? block.segment_base : block.base;
+  out.segment_bytes = block.segment_base != 0 ? block.segment_bytes : block.size_bytes;
+  return out;
+}
+
+}  // namespace
+
+std::optional<Allocation> AllocationNear(uint64_t address, uint64_t time,
+                                         proto_enums::FaultClass fault_class) {
+  auto nearest = Book().FindNearest(address, time);
   if (!nearest) return std::nullopt;
   if (nearest->place != shadow::NearestAllocation::Place::kInside &&
       nearest->distance_bytes > kMaxDistanceBytes) {
     return std::nullopt;
   }
-  return std::move(nearest->allocation);
+  return AsItWas(std::move(nearest->allocation), time, fault_class);
 }
 
-AllocationDescription Describe(const Allocation& allocation) {
+AllocationDescription Describe(const shadow::Allocation& allocation) {
   AllocationDescription out;
   out.id = allocation.id;
   out.address = allocation.base;
@@ -98,10 +147,12 @@ AllocationDescription Describe(const Allocation& allocation) {
   out.allocation_stack = ResolveHostStack(ToHostStack(allocation.allocation_stack));
   out.free_stack = ResolveHostStack(ToHostStack(allocation.free_stack));
   out.free_api = allocation.free_api;
+  if (allocation.tensor) {
+    out.has_tensor = true;
+    out.tensor = Describe(*allocation.tensor, allocation);
+  }
   return out;
 }
-
-}  // namespace
 
 FaultEvent MakeFaultEvent(const LoadedModule& module, uint64_t entry,
                           const PublishedFault& published, uint64_t count) {
@@ -120,12 +171,16 @@ FaultEvent MakeFaultEvent(const LoadedModule& module, uint64_t entry,
   event.address = published.address;
   event.count = count;
   event.provenance = published.bounds_base != shadow::kBoundsUseShadow;
-  if (const auto allocation = Concerned(site, published, event.provenance)) {
+  if (const auto allocation = Concerned(site, published, event)) {
     event.has_allocation = true;
     event.allocation = Describe(*allocation);
     // Bounds catch what shadow memory cannot: a jump into memory of another allocation.
-    const auto target = event.provenance ? Book().FindContaining(published.address) : std::nullopt;
-    if (target && target->id != allocation->id) {
+    const auto target = event.provenance
+                            ? Book().FindInnermost(published.address, TimeOf(published))
+                            : std::nullopt;
+    // Memory of the same pool that no block holds is no other allocation.
+    const bool gap = target && target->pool && target->base == allocation->segment_base;
+    if (target && target->id != allocation->id && !gap) {
       event.has_target_allocation = true;
       event.target_allocation = Describe(*target);
     }

@@ -8,8 +8,11 @@
 
 #include "interposer/event_sender.h"
 #include "interposer/fault_drain.h"
+#include "interposer/fault_watch.h"
 #include "interposer/hooks.h"
-#include "interposer/launch_record.h"
+#include "interposer/launch_failure.h"
+#include "interposer/launch_timing.h"
+#include "interposer/leak_check.h"
 #include "interposer/process.h"
 
 namespace ops_debug::interposer {
@@ -17,12 +20,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kPollInterval{5};
 constexpr std::chrono::milliseconds kExitPatience{1000};
-
-std::string ErrorName(CUresult result) {
-  const char* name = nullptr;
-  if (OPS_DEBUG_REAL(cuGetErrorName)(result, &name) == CUDA_SUCCESS && name) return name;
-  return std::to_string(static_cast<int>(result));
-}
+constexpr std::chrono::milliseconds kForcedEndPatience{
+    300};  // who sends a signal does not wait long
 
 // A kernel has ended the context. Which one is known only if no other was
 // launched since the device was last idle, which we do not claim to know: the
@@ -136,15 +135,21 @@ CUcontext PrimaryContext(CUdevice device) {
 // Collects everything before a context goes.
 void CollectLast(CUcontext context) {
   const ContextPointer state = FindContextState(context);
-  if (!state) return;
+  if (!state) {
+    ForgetLaunchTimes(context);
+    return;
+  }
   if (!AnyCapture() && !state->lost) {
     InternalCalls calls(*state);
     if (calls.ok()) OPS_DEBUG_REAL(cuCtxSynchronize)();
   }
   DrainFaults(DrainDepth::kFinal);
+  ForgetLaunchTimes(context);
 }
 
 void DropContext(CUcontext context) {
+  ReportLeaks(context);
+  ForgetLaunched(context);
   ForgetContextModules(context);
   DropContextState(context);
 }
@@ -153,6 +158,7 @@ void DropContext(CUcontext context) {
 
 OPS_DEBUG_HOOK(cuCtxDestroy_v2, CUcontext context) {
   CollectLast(context);
+  FaultWatchPause pause;
   const CUresult result = real(context);
   if (result == CUDA_SUCCESS) DropContext(context);
   return result;
@@ -172,6 +178,7 @@ OPS_DEBUG_HOOK(cuDevicePrimaryCtxRetain, CUcontext* context, CUdevice device) {
 OPS_DEBUG_HOOK(cuDevicePrimaryCtxReset_v2, CUdevice device) {
   const CUcontext context = PrimaryContext(device);
   CollectLast(context);
+  FaultWatchPause pause;
   const CUresult result = real(device);
   if (result == CUDA_SUCCESS && context) DropContext(context);
   return result;
@@ -181,6 +188,7 @@ OPS_DEBUG_HOOK_AS(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2)
 OPS_DEBUG_HOOK(cuDevicePrimaryCtxRelease_v2, CUdevice device) {
   const CUcontext context = PrimaryContext(device);
   CollectLast(context);
+  FaultWatchPause pause;
   const CUresult result = real(device);
   unsigned int flags = 0;
   int active = 1;
@@ -198,13 +206,12 @@ namespace {
 // Kernels may still run when the program returns from main. Their faults
 // matter, but not more than that the program ends: a kernel that never ends
 // must not keep it.
-void WaitALittle(const ContextState& state) {
+void WaitUntil(std::chrono::steady_clock::time_point deadline, const ContextState& state) {
   InternalCalls calls(state);
   CUevent event = nullptr;
   if (!calls.ok() || OPS_DEBUG_REAL(cuEventCreate)(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
     return;
   if (OPS_DEBUG_REAL(cuEventRecord)(event, CU_STREAM_LEGACY) == CUDA_SUCCESS) {
-    const auto deadline = std::chrono::steady_clock::now() + kExitPatience;
     while (OPS_DEBUG_REAL(cuEventQuery)(event) == CUDA_ERROR_NOT_READY &&
            std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -217,11 +224,16 @@ void AtEnd(EndPhase phase) {
   if (!ChecksMemory()) return;
   if (phase == EndPhase::kDriverGone) {
     DrainFaults(DrainDepth::kHostOnly);
+    // Only now: destructors of the program's global objects have freed what they hold.
+    ReportLeaks(nullptr);
     return;
   }
+  if (!EndIsForced()) StopFaultWatch();
   if (!AnyCapture()) {
+    const auto deadline =
+        std::chrono::steady_clock::now() + (EndIsForced() ? kForcedEndPatience : kExitPatience);
     for (const ContextPointer& state : AllContextStates()) {
-      if (!state->lost) WaitALittle(*state);
+      if (!state->lost) WaitUntil(deadline, *state);
     }
   }
   DrainFaults(DrainDepth::kFinal);

@@ -1,6 +1,7 @@
 // The hook boundary: which functions have handlers, and whether a call may enter its handler.
 #include "interposer/hooks.h"
 
+#include <atomic>
 #include <exception>
 #include <string>
 
@@ -25,7 +26,16 @@ constexpr bool MayPrecedeInitialization(DriverFunction function) {
          function == DriverFunction::cuGetProcAddress_v2;
 }
 
+constinit std::atomic<FailureListener> g_failure_listener{nullptr};
+
 }  // namespace
+
+void ListenForFailures(FailureListener listener) noexcept { g_failure_listener = listener; }
+
+void ReportFailedCall(const FailedCall& call) noexcept {
+  if (const FailureListener listener = g_failure_listener.load(std::memory_order_acquire))
+    listener(call);
+}
 
 std::span<const Hook> AllHooks() { return {__start_ops_debug_hooks, __stop_ops_debug_hooks}; }
 

@@ -6,6 +6,7 @@
 //     return result;
 //   }
 //   OPS_DEBUG_HOOK_AS(cuMemFreeAsync_ptsz, cuMemFreeAsync)  // same signature, same handler
+//   OPS_DEBUG_WATCH(cuTexObjectCreate)  // no handler: only its failures are of interest
 //
 // One macro names the function once. The compiler compares the parameter list with cuda.h; `real`
 // is a RealCall (driver_table.h) of the variant that the program called. The macro also makes the
@@ -30,8 +31,11 @@
 
 #include <cxxabi.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 #include "interposer/driver_table.h"
 
@@ -41,6 +45,7 @@ namespace ops_debug::interposer {
 struct Hook {
   void (*exported)();  // the symbol that programs call
   DriverFunction function;
+  bool watch_only = false;  // OPS_DEBUG_WATCH
 };
 
 std::span<const Hook> AllHooks();
@@ -64,6 +69,38 @@ class HookScope {
 // Sends the Diagnostic for a handler that threw; called in the catch block.
 void ReportHandlerFailure(DriverFunction function) noexcept;
 
+// A call that the program made to a hooked function and that failed.
+struct FailedCall {
+  static constexpr size_t kMaxArguments = 4;
+  DriverFunction function;
+  CUresult result = CUDA_SUCCESS;
+  uint64_t arguments[kMaxArguments] = {};  // the first ones; 0 for what is no number and no pointer
+};
+// Told of every one, inside the handler's scope (call_failure.h). One listener; a second call
+// replaces it.
+using FailureListener = void (*)(const FailedCall& call) noexcept;
+void ListenForFailures(FailureListener listener) noexcept;
+void ReportFailedCall(const FailedCall& call) noexcept;
+
+template <class T>
+uint64_t ArgumentWord(const T& argument) {
+  if constexpr (std::is_pointer_v<T>) {
+    return reinterpret_cast<uintptr_t>(argument);
+  } else if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
+    return static_cast<uint64_t>(argument);
+  } else {
+    return 0;
+  }
+}
+template <class... Args>
+[[gnu::cold, gnu::noinline]] void CallFailed(DriverFunction function, CUresult result,
+                                             const Args&... args) noexcept {
+  const uint64_t all[sizeof...(Args) + 1] = {ArgumentWord(args)...};
+  FailedCall call{function, result, {}};
+  std::copy_n(all, std::min(sizeof...(Args), FailedCall::kMaxArguments), call.arguments);
+  ReportFailedCall(call);
+}
+
 template <class Signature>
 struct HookEntry;
 
@@ -77,15 +114,32 @@ struct HookEntry<CUresult (*)(Args...)> {
     Real real(kFunction);
     HookScope scope(kFunction);
     if (!scope.active()) return real(args...);
+    CUresult result = CUDA_ERROR_UNKNOWN;
     try {
-      return kHandler(real, args...);
+      result = kHandler(real, args...);
     } catch (abi::__forced_unwind&) {  // pthread_cancel
       throw;
     } catch (...) {
       if (real.inside()) throw;  // the program's own, on its way through the driver and us
       ReportHandlerFailure(kFunction);
+      result = real.called() ? real.result() : real(args...);
     }
-    return real.called() ? real.result() : real(args...);
+    if (result != CUDA_SUCCESS) [[unlikely]]
+      CallFailed(kFunction, result, args...);
+    return result;
+  }
+
+  // For a function that is hooked only to hear of its failures: nothing is added to a call that
+  // succeeds.
+  template <DriverFunction kFunction>
+  static CUresult Watch(Args... args) {
+    Real real(kFunction);
+    const CUresult result = real(args...);
+    if (result != CUDA_SUCCESS) [[unlikely]] {
+      HookScope scope(kFunction);
+      if (scope.active()) CallFailed(kFunction, result, args...);
+    }
+    return result;
   }
 };
 
@@ -104,15 +158,24 @@ struct HookEntry<CUresult (*)(Args...)> {
       [[maybe_unused]] ::ops_debug::interposer::RealCall<decltype(&::symbol)>& real __VA_OPT__(, ) \
           __VA_ARGS__)
 
+#define OPS_DEBUG_HOOK_AS(symbol, handled)                            \
+  OPS_DEBUG_EXPORT(                                                   \
+      symbol, false,                                                  \
+      &::ops_debug::interposer::HookEntry<decltype(&::symbol)>::Call< \
+          ::ops_debug::interposer::DriverFunction::symbol, &OpsDebugHandle_##handled>)
+
+#define OPS_DEBUG_WATCH(symbol)                                                     \
+  OPS_DEBUG_EXPORT(symbol, true,                                                    \
+                   &::ops_debug::interposer::HookEntry<decltype(&::symbol)>::Watch< \
+                       ::ops_debug::interposer::DriverFunction::symbol>)
+
 // The exported symbol is a jump through a pointer because a macro cannot write out a parameter list
 // that it only knows as a type. It has a second, hidden name, so that our own table cannot be
 // interposed.
-#define OPS_DEBUG_HOOK_AS(symbol, handled)                                                  \
+#define OPS_DEBUG_EXPORT(symbol, watch_only, ...)                                           \
   extern "C" {                                                                              \
   __attribute__((visibility("hidden"), used)) extern constinit decltype(&::symbol)          \
-      const ops_debug_entry_##symbol =                                                      \
-          &::ops_debug::interposer::HookEntry<decltype(&::symbol)>::Call<                   \
-              ::ops_debug::interposer::DriverFunction::symbol, &OpsDebugHandle_##handled>;  \
+      const ops_debug_entry_##symbol = __VA_ARGS__;                                         \
   __attribute__((visibility("hidden"))) void ops_debug_export_##symbol();                   \
   }                                                                                         \
   __asm__(".pushsection .text\n\t.p2align 4\n\t.globl " #symbol "\n\t.type " #symbol        \
@@ -124,4 +187,4 @@ struct HookEntry<CUresult (*)(Args...)> {
   __attribute__((                                                                           \
       section("ops_debug_hooks"),                                                           \
       used)) static constinit const ::ops_debug::interposer::Hook OpsDebugHook_##symbol = { \
-      &ops_debug_export_##symbol, ::ops_debug::interposer::DriverFunction::symbol};
+      &ops_debug_export_##symbol, ::ops_debug::interposer::DriverFunction::symbol, watch_only};

@@ -7,13 +7,17 @@
 //
 // We answer only if the name is exactly that of a hooked driver function and the real look-up finds
 // the real function: then with the hook. A library's own function of the same name stays what it
-// is.
+// is. Functions of other libraries that have handlers (library_hooks.h) may exist in several
+// copies: there the answer stands for the one that the real look-up finds.
 #include <dlfcn.h>
 
 #include <cstring>
 
 #include "interposer/dynamic_linker.h"
 #include "interposer/hooks.h"
+#include "interposer/library_copies.h"
+#include "interposer/process_state.h"
+#include "interposer/rebinding.h"
 #include "interposer/session.h"
 
 #if !defined(__x86_64__)
@@ -29,15 +33,15 @@ struct Answer {
   void* address;  // the answer, or where to jump: the real dlsym
 };
 
-Answer AnswerDlsym(void* handle, const char* name) noexcept;
+Answer AnswerDlsym(void* handle, const char* name, const void* caller) noexcept;
 
 }  // namespace
 }  // namespace ops_debug::interposer
 
 extern "C" {
-__attribute__((visibility("hidden"), used)) auto ops_debug_answer_dlsym(void* handle,
-                                                                        const char* name) noexcept {
-  return ops_debug::interposer::AnswerDlsym(handle, name);
+__attribute__((visibility("hidden"), used)) auto ops_debug_answer_dlsym(
+    void* handle, const char* name, const void* caller) noexcept {
+  return ops_debug::interposer::AnswerDlsym(handle, name, caller);
 }
 __attribute__((visibility("hidden"))) void ops_debug_export_dlsym();
 }
@@ -60,6 +64,7 @@ ops_debug_export_dlsym:
   .cfi_adjust_cfa_offset 8
   subq $8, %rsp
   .cfi_adjust_cfa_offset 8
+  movq 24(%rsp), %rdx  # the return address
   call ops_debug_answer_dlsym
   addq $8, %rsp
   .cfi_adjust_cfa_offset -8
@@ -81,7 +86,24 @@ ops_debug_export_dlsym:
 namespace ops_debug::interposer {
 namespace {
 
-Answer AnswerDlsym(void* handle, const char* name) noexcept {
+void* AnswerLibraryFunction(const LibraryFunction& function, void* handle,
+                            const void* caller) noexcept {
+  void* const exported = reinterpret_cast<void*>(function.exported);
+  void* found = RealDlsym()(handle, function.name);
+  // By RTLD_DEFAULT or the handle of the whole program: our own export, or what stands behind it.
+  if (found == exported || handle == RTLD_DEFAULT) found = RealInScope(function, caller);
+  if (found == nullptr || !RemembersPtx()) return found;
+  return EntryFor(function, found);
+}
+
+Answer AnswerDlsym(void* handle, const char* name, const void* caller) noexcept {
+  // The caller may be about to enter a new object. (A look-up by pseudo-handle may come from inside
+  // an allocator, where nothing may be allocated; and it follows no dlopen.)
+  if (IsInjected()) {
+    RebindNewObjects();
+  } else if (handle != RTLD_NEXT && handle != RTLD_DEFAULT) {
+    BindLibraryImports();
+  }
   const DlsymFunction real_dlsym = RealDlsym();
   const Answer pass_on{0, reinterpret_cast<void*>(real_dlsym)};
   // RTLD_NEXT asks for what stands behind the caller, whose place we cannot take.
@@ -93,6 +115,9 @@ Answer AnswerDlsym(void* handle, const char* name) noexcept {
       found = reinterpret_cast<void*>(&ops_debug_export_dlsym);
     return {1, found};
   }
+
+  if (const LibraryFunction* library_function = FindLibraryFunction(name))
+    return {1, AnswerLibraryFunction(*library_function, handle, caller)};
 
   DriverFunction function;
   if (name[0] != 'c' || name[1] != 'u' || !FindDriverFunction(name, &function)) return pass_on;

@@ -3,10 +3,17 @@
 // order of registration.
 #include "interposer/hooks.h"
 #include "interposer/process_state.h"
+#include "interposer/python_stack.h"
+#include "interposer/sass_engine.h"
 
 namespace ops_debug::interposer {
 
 OPS_DEBUG_HOOK(cuInit, unsigned int flags) {
+  // A program in Python comes here with the interpreter's lock, which is needed once to learn how
+  // to read its frames.
+  if (ChecksMemory()) CapturePythonStack();
+  // Its callbacks see all modules only if it is there before the driver.
+  if (ChecksMemory()) StartSassEngine();
   const CUresult result = real(flags);
   AnnounceProcess();
   return result;

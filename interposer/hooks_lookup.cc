@@ -96,6 +96,12 @@ bool HasHookedVariant(std::string_view name) {
                              [&](const Hook& hook) { return Means(Info(hook.function), name); });
 }
 
+bool HasHandler(std::string_view name) {
+  return std::ranges::any_of(AllHooks(), [&](const Hook& hook) {
+    return !hook.watch_only && Means(Info(hook.function), name);
+  });
+}
+
 void ReportUnwatched(const Request& request) {
   DiagnosticEvent event;
   event.severity = request.cuda_version > kTableCudaVersion ? proto_enums::Severity::kWarning
@@ -114,7 +120,7 @@ void* Replacement(const Request& request) {
   const Hook* hook = FindByAddress(request);
   if (hook == nullptr) hook = FindByVersion(request);
   if (hook == nullptr) {
-    ReportUnwatched(request);
+    if (HasHandler(request.name)) ReportUnwatched(request);
     return request.real_function;
   }
   return reinterpret_cast<void*>(hook->exported);

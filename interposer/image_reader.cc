@@ -1,13 +1,20 @@
 // Recognises PTX text, cubins and fat binaries by their first bytes and picks the PTX that the
-// driver would compile for this device.
+// driver would compile for this device. Of machine code it asks the store (ptx_store.h) what it was
+// made from: that is better than PTX embedded for an older architecture.
 #include "interposer/image_reader.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cstring>
 #include <span>
 #include <string_view>
 
+#include "interposer/cubin_identity.h"
+#include "interposer/framework_cache.h"
+#include "interposer/library_hooks.h"
+#include "interposer/unfused_arithmetic.h"
 #include "ptx/fatbin.h"
+#include "ptx/link.h"
 
 namespace ops_debug::interposer {
 namespace {
@@ -63,22 +70,104 @@ std::string ListEntries(const ptx::Fatbin& fatbin) {
   return list.empty() ? "no entries" : list;
 }
 
+// Would the driver run code for `cubin_arch` on a device of `arch`?
+bool RunsOn(uint32_t cubin_arch, uint32_t arch) {
+  return arch == 0 || (cubin_arch <= arch && cubin_arch / 10 == arch / 10);
+}
+
+void UseStored(StoredPtx stored, Image* image) {
+  image->ptx =
+      stored.options.fuse_multiply_add ? std::move(stored.text) : ForbidFusing(stored.text);
+  image->assembled = stored.options;
+  image->note = "PTX from " + stored.origin;
+  image->not_checked_reason.clear();
+}
+
+// The image that the driver picks for this device, if its PTX is in the store.
+bool FromStoredElf(const FatbinEntry& entry, Image* image) {
+  if (!RemembersPtx()) return false;
+  // Most machine code in fat binaries is unknown: do not decompress it to find that out.
+  const uint64_t size_bytes = entry.compression == FatbinEntry::Compression::kNone
+                                  ? ElfBytes(entry.payload)
+                                  : entry.uncompressed_bytes;
+  if (!MayHavePtx(size_bytes)) return false;
+  ptx::Result<std::string> cubin = ReadPayload(entry);
+  if (!cubin.ok()) return false;
+  std::optional<StoredPtx> stored =
+      FindPtx({reinterpret_cast<const std::byte*>(cubin->data()), cubin->size()});
+  if (!stored) return false;
+  image->description = "fatbin: " + Describe(entry);
+  UseStored(std::move(*stored), image);
+  return true;
+}
+
+// The newest PTX for this device, null if there is none.
+const FatbinEntry* BestPtx(const ptx::Fatbin& fatbin, ImageTarget target) {
+  const FatbinEntry* best = nullptr;
+  for (const FatbinEntry& entry : fatbin.entries) {
+    if (Suits(entry, target.arch) && Better(entry, best)) best = &entry;
+  }
+  return best;
+}
+
+// A program built with -rdc=true: nvlink has made its machine code, but its objects keep their PTX.
+// Linked in the same way that is the PTX of the whole. False: `*why` says what is missing.
+bool LinkObjects(const ptx::Fatbin& program, ImageTarget target, std::string* ptx,
+                 std::string* why) {
+  std::vector<std::string> texts;
+  for (const void* object : program.objects) {
+    ptx::Result<ptx::Fatbin> fatbin = ptx::OpenFatbin(object);
+    if (!fatbin.ok()) {
+      *why = fatbin.error().message;
+      return false;
+    }
+    const FatbinEntry* best = BestPtx(*fatbin, target);
+    if (best == nullptr && fatbin->entries.empty()) continue;  // no device code
+    ptx::Result<std::string> text =
+        best ? ReadPayload(*best)
+             : ptx::Result<std::string>(
+                   ptx::Diagnostic{.message = "an object has only " + ListEntries(*fatbin)});
+    if (!text.ok()) {
+      *why = text.error().message;
+      return false;
+    }
+    texts.push_back(std::move(*text));
+  }
+  std::vector<ptx::LinkInput> inputs;
+  for (const std::string& text : texts)
+    inputs.push_back({"object " + std::to_string(inputs.size() + 1), text});
+  ptx::Result<std::string> linked = ptx::LinkModules(inputs);
+  if (inputs.empty() || !linked.ok()) {
+    *why = inputs.empty() ? "its objects are not listed" : linked.error().message;
+    return false;
+  }
+  *ptx = std::move(*linked);
+  return true;
+}
+
 Image FromFatbin(const ptx::Fatbin& fatbin, ImageTarget target) {
   Image image;
-  const FatbinEntry* best = nullptr;
+  const FatbinEntry* const best = BestPtx(fatbin, target);
   const FatbinEntry* native = nullptr;
   bool has_ptx = false;
   for (const FatbinEntry& entry : fatbin.entries) {
     has_ptx = has_ptx || entry.kind == FatbinEntry::Kind::kPtx;
-    if (Suits(entry, target.arch) && Better(entry, best)) best = &entry;
     if (Runs(entry, target.arch) && Better(entry, native)) native = &entry;
   }
+  if (native && (!best || native->arch > best->arch) && FromStoredElf(*native, &image))
+    return image;
   if (!best) {
     image.description = "fatbin: " + ListEntries(fatbin);
     if (fatbin.relocatable) {
-      image.not_checked_reason =
-          "no PTX: relocatable device code (nvcc -rdc=true) is linked without "
-          "it; compile without -rdc";
+      std::string why;
+      if (LinkObjects(fatbin, target, &image.ptx.emplace(), &why)) {
+        image.note = "PTX linked from the " + std::to_string(fatbin.objects.size()) +
+                     " objects of the program (-rdc=true)";
+        return image;
+      }
+      image.ptx.reset();
+      image.not_checked_reason = "no PTX: relocatable device code (nvcc -rdc=true), and " + why +
+                                 "; " + CompileAdvice(target.arch);
     } else if (has_ptx) {
       image.not_checked_reason = "no PTX for this device (sm_" + std::to_string(target.arch) +
                                  "), only " + ListEntries(fatbin) + "; " +
@@ -112,9 +201,19 @@ Image Unreadable(std::string what) {
   return image;
 }
 
-Image FromCubin(uint32_t arch) {
+Image FromCubin(std::span<const std::byte> cubin, ImageTarget target, const std::string& path) {
   Image image;
+  const uint32_t arch = CubinArch(cubin.data());
   image.description = "cubin sm_" + std::to_string(arch);
+  // A cubin for another device must go on failing.
+  if (RemembersPtx() && RunsOn(arch, target.arch)) {
+    std::optional<StoredPtx> stored = FindPtx(cubin);
+    if (!stored && !path.empty()) stored = PtxBesideCubin(path);
+    if (stored) {
+      UseStored(std::move(*stored), &image);
+      return image;
+    }
+  }
   image.not_checked_reason =
       "no PTX: a cubin holds only machine code; load "
       "PTX instead, or a fat binary that has it (" +
@@ -173,7 +272,7 @@ Image ReadImage(const void* image, ImageTarget target) {
     return FromFatbin(*fatbin, target);
   }
   if (readable >= kMinimumElfHeaderBytes && ptx::StartsWithBytes(bytes, kElfMagic, 4)) {
-    return FromCubin(CubinArch(bytes));
+    return FromCubin({bytes, std::min<size_t>(readable, SIZE_MAX >> 1)}, target, "");
   }
   const auto* text = static_cast<const char*>(image);
   const size_t length = strnlen(text, readable);
@@ -181,7 +280,7 @@ Image ReadImage(const void* image, ImageTarget target) {
   return FromText({text, length});
 }
 
-Image ReadImageFile(const std::string& bytes, ImageTarget target) {
+Image ReadImageFile(const std::string& bytes, ImageTarget target, const std::string& path) {
   const std::span<const std::byte> span(reinterpret_cast<const std::byte*>(bytes.data()),
                                         bytes.size());
   uint32_t magic = 0;
@@ -192,7 +291,7 @@ Image ReadImageFile(const std::string& bytes, ImageTarget target) {
     return FromFatbin(*fatbin, target);
   }
   if (bytes.size() >= kMinimumElfHeaderBytes && std::memcmp(bytes.data(), kElfMagic, 4) == 0) {
-    return FromCubin(CubinArch(span.data()));
+    return FromCubin(span, target, path);
   }
   return FromText(std::string_view(bytes.data(), strnlen(bytes.data(), bytes.size())));
 }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "interposer/ptx_store.h"
 #include "ptx/result.h"
 
 namespace ops_debug::interposer {
@@ -20,7 +21,9 @@ struct Image {
   std::string description;         // "PTX text", "fatbin: PTX compute_90 (zstd)", "cubin sm_90"
   std::optional<std::string> ptx;  // text to instrument
   std::string not_checked_reason;  // if there is none
-  std::string note;                // how the PTX differs from what would have run
+  std::string note;  // how the PTX differs from what would have run, or whence it came
+  // Set if the image is machine code, and `ptx` what it was assembled from with these options.
+  std::optional<AssemblerOptions> assembled;
 };
 
 // An image in this process's memory, as given to cuModuleLoadData and friends.
@@ -28,8 +31,8 @@ struct Image {
 Image ReadImage(const void* image, ImageTarget target);
 
 // The same for a file, as given to cuModuleLoad. The bytes must be followed by
-// a NUL.
-Image ReadImageFile(const std::string& bytes, ImageTarget target);
+// a NUL. `path` may be empty; a framework's cache has the PTX beside a cubin's file.
+Image ReadImageFile(const std::string& bytes, ImageTarget target, const std::string& path = {});
 
 // Value of `.version` or `.target` in PTX text: "9.0", "sm_90a"; empty if there
 // is none.

@@ -1,37 +1,99 @@
 // Kernel nodes of graphs. What a program captures are twins, as launched. Nodes that it adds or
-// changes itself run the original: their parameters can change behind our back. A program that
-// reads a node's parameters never sees a twin, because it would hand it back with one parameter too
-// few.
-#include "interposer/context_state.h"
+// changes itself get the twin, too: the driver copies the parameters, ours included, when it is
+// called. Their bounds are left to shadow memory, because the graph may run when other allocations
+// live there. A program that reads a node's parameters sees its own kernel: it would hand a twin
+// back with one parameter too few.
 #include "interposer/hooks.h"
-#include "interposer/launch_record.h"
-#include "interposer/module_registry.h"
+#include "interposer/launch_graph.h"
+#include "interposer/launch_path.h"
+#include "interposer/shadow_updates.h"
 
 namespace ops_debug::interposer {
 namespace {
 
-void CountNode(CUfunction handle, const char* reason) {
-  if (!ChecksMemory() || !handle) return;
-  FunctionPointer function = FindFunction(handle);
-  if (!function) function = RegisterStranger(handle);
-  const std::string& earlier = function->kernel->not_checked_reason;
-  CountUnchecked(function->module, *function->kernel, earlier.empty() ? reason : earlier);
-}
-
-CUfunction FunctionOf(const CUDA_KERNEL_NODE_PARAMS_v1& parameters) { return parameters.func; }
-CUfunction FunctionOf(const CUDA_KERNEL_NODE_PARAMS_v2& parameters) {
+// The versions of kernel node parameters differ in whether a CUkernel may stand in for the
+// function.
+CUfunction HandleIn(const CUDA_KERNEL_NODE_PARAMS_v1& parameters) { return parameters.func; }
+template <class Parameters>
+CUfunction HandleIn(const Parameters& parameters) {
   return parameters.func ? parameters.func : reinterpret_cast<CUfunction>(parameters.kern);
 }
-
-template <class Parameters>
-void CountAdded(CUresult result, const Parameters* parameters) {
-  if (result == CUDA_SUCCESS && parameters)
-    CountNode(FunctionOf(*parameters), "explicit graph node");
+void PutHandle(CUDA_KERNEL_NODE_PARAMS_v1& parameters, CUfunction handle) {
+  parameters.func = handle;
 }
 template <class Parameters>
-void CountChanged(CUresult result, const Parameters* parameters) {
-  if (result == CUDA_SUCCESS && parameters) {
-    CountNode(FunctionOf(*parameters), "graph node whose parameters the program set");
+void PutHandle(Parameters& parameters, CUfunction handle) {
+  if (parameters.func) {
+    parameters.func = handle;
+  } else {
+    parameters.kern = reinterpret_cast<CUkernel>(handle);
+  }
+}
+CUcontext ContextIn(const CUDA_KERNEL_NODE_PARAMS_v1&) { return nullptr; }
+template <class Parameters>
+CUcontext ContextIn(const Parameters& parameters) {
+  return parameters.func ? nullptr : parameters.ctx;
+}
+
+// Makes the program's call, `call(parameters)`, with the twin's parameters if there is one. On
+// success `*used` is the function that the node has now.
+template <class Parameters, class Call>
+CUresult WithTwin(const char* api, const Parameters* parameters, Call call,
+                  CUfunction* used = nullptr) {
+  if (!parameters) return call(parameters);
+  const LaunchRequest request{
+      .api = api,
+      .handle = HandleIn(*parameters),
+      .grid = {parameters->gridDimX, parameters->gridDimY, parameters->gridDimZ},
+      .block = {parameters->blockDimX, parameters->blockDimY, parameters->blockDimZ},
+      .dynamic_shared_bytes = parameters->sharedMemBytes,
+      .added_node = true,
+      .node_context = ContextIn(*parameters),
+      .parameters = parameters->kernelParams,
+      .extra = parameters->extra};
+  return Launch(request, [&](CUfunction function, void** values, void** extra) {
+    if (used) *used = function;
+    if (function == request.handle) return call(parameters);
+    Parameters changed = *parameters;
+    PutHandle(changed, function);
+    changed.kernelParams = values;
+    changed.extra = extra;
+    return call(&changed);
+  });
+}
+
+// The same for the call that takes nodes of any type.
+template <class Call>
+CUresult WithTwinIfKernel(const char* api, CUgraphNodeParams* parameters, Call call,
+                          CUfunction* used = nullptr) {
+  if (!parameters || parameters->type != CU_GRAPH_NODE_TYPE_KERNEL) return call(parameters);
+  return WithTwin(
+      api, &parameters->kernel,
+      [&](const CUDA_KERNEL_NODE_PARAMS_v3* kernel) {
+        if (kernel == &parameters->kernel) return call(parameters);
+        CUgraphNodeParams changed = *parameters;
+        changed.kernel = *kernel;
+        return call(&changed);
+      },
+      used);
+}
+
+void ShowOriginal(CUDA_KERNEL_NODE_PARAMS_v1* parameters) {
+  bool is_twin = false;
+  const FunctionPointer function = FindNodeFunction(parameters->func, nullptr, &is_twin);
+  if (!function || !is_twin) return;
+  if (const CUfunction original = NodeHandle(*function)) parameters->func = original;
+}
+void ShowOriginal(CUDA_KERNEL_NODE_PARAMS_v2* parameters) {
+  bool is_twin = false;
+  const FunctionPointer function = FindNodeFunction(parameters->func, parameters->kern, &is_twin);
+  if (!function || !is_twin) return;
+  if (parameters->func) {
+    if (const CUfunction original = NodeHandle(*function)) parameters->func = original;
+  }
+  if (parameters->kern && !function->owner) {
+    parameters->kern =
+        function->source ? function->source : reinterpret_cast<CUkernel>(function->handle);
   }
 }
 
@@ -40,61 +102,197 @@ void CountChanged(CUresult result, const Parameters* parameters) {
 OPS_DEBUG_HOOK(cuGraphAddKernelNode, CUgraphNode* node, CUgraph graph,
                const CUgraphNode* dependencies, size_t count,
                const CUDA_KERNEL_NODE_PARAMS_v1* parameters) {
-  const CUresult result = real(node, graph, dependencies, count, parameters);
-  CountAdded(result, parameters);
-  return result;
+  return WithTwin("cuGraphAddKernelNode", parameters,
+                  [&](const auto* given) { return real(node, graph, dependencies, count, given); });
 }
 OPS_DEBUG_HOOK(cuGraphAddKernelNode_v2, CUgraphNode* node, CUgraph graph,
                const CUgraphNode* dependencies, size_t count,
                const CUDA_KERNEL_NODE_PARAMS_v2* parameters) {
-  const CUresult result = real(node, graph, dependencies, count, parameters);
-  CountAdded(result, parameters);
+  return WithTwin("cuGraphAddKernelNode", parameters,
+                  [&](const auto* given) { return real(node, graph, dependencies, count, given); });
+}
+
+namespace {
+
+void NoteIfConditional(CUresult result, const CUgraphNode* node,
+                       const CUgraphNodeParams* parameters) {
+  if (result == CUDA_SUCCESS && node && parameters &&
+      parameters->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
+    NoteConditionalBodies(*node, parameters->conditional.phGraph_out, parameters->conditional.size);
+  }
+}
+
+}  // namespace
+
+OPS_DEBUG_HOOK(cuGraphAddNode, CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
+               size_t count, CUgraphNodeParams* parameters) {
+  const CUresult result = WithTwinIfKernel(
+      "cuGraphAddNode", parameters,
+      [&](CUgraphNodeParams* given) { return real(node, graph, dependencies, count, given); });
+  NoteIfConditional(result, node, parameters);
+  return result;
+}
+OPS_DEBUG_HOOK(cuGraphAddNode_v2, CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
+               const CUgraphEdgeData* edges, size_t count, CUgraphNodeParams* parameters) {
+  const CUresult result =
+      WithTwinIfKernel("cuGraphAddNode", parameters, [&](CUgraphNodeParams* given) {
+        return real(node, graph, dependencies, edges, count, given);
+      });
+  NoteIfConditional(result, node, parameters);
   return result;
 }
 
 OPS_DEBUG_HOOK(cuGraphKernelNodeGetParams, CUgraphNode node,
                CUDA_KERNEL_NODE_PARAMS_v1* parameters) {
   const CUresult result = real(node, parameters);
-  if (result == CUDA_SUCCESS && parameters) {
-    if (const CUfunction original = OriginalOf(parameters->func)) parameters->func = original;
-  }
+  if (result == CUDA_SUCCESS && parameters && ChecksMemory()) ShowOriginal(parameters);
   return result;
 }
 OPS_DEBUG_HOOK(cuGraphKernelNodeGetParams_v2, CUgraphNode node,
                CUDA_KERNEL_NODE_PARAMS_v2* parameters) {
   const CUresult result = real(node, parameters);
-  if (result == CUDA_SUCCESS && parameters) {
-    if (const CUfunction original = OriginalOf(parameters->func)) parameters->func = original;
-    if (const CUfunction original = OriginalOf(reinterpret_cast<CUfunction>(parameters->kern))) {
-      parameters->kern = reinterpret_cast<CUkernel>(original);
-    }
-  }
+  if (result == CUDA_SUCCESS && parameters && ChecksMemory()) ShowOriginal(parameters);
   return result;
 }
 
 OPS_DEBUG_HOOK(cuGraphKernelNodeSetParams, CUgraphNode node,
                const CUDA_KERNEL_NODE_PARAMS_v1* parameters) {
-  const CUresult result = real(node, parameters);
-  CountChanged(result, parameters);
-  return result;
+  return WithTwin("cuGraphKernelNodeSetParams", parameters,
+                  [&](const auto* given) { return real(node, given); });
 }
 OPS_DEBUG_HOOK(cuGraphKernelNodeSetParams_v2, CUgraphNode node,
                const CUDA_KERNEL_NODE_PARAMS_v2* parameters) {
-  const CUresult result = real(node, parameters);
-  CountChanged(result, parameters);
-  return result;
+  return WithTwin("cuGraphKernelNodeSetParams", parameters,
+                  [&](const auto* given) { return real(node, given); });
 }
+OPS_DEBUG_HOOK(cuGraphNodeSetParams, CUgraphNode node, CUgraphNodeParams* parameters) {
+  return WithTwinIfKernel("cuGraphNodeSetParams", parameters,
+                          [&](CUgraphNodeParams* given) { return real(node, given); });
+}
+
 OPS_DEBUG_HOOK(cuGraphExecKernelNodeSetParams, CUgraphExec graph, CUgraphNode node,
                const CUDA_KERNEL_NODE_PARAMS_v1* parameters) {
-  const CUresult result = real(graph, node, parameters);
-  CountChanged(result, parameters);
+  CUfunction used = nullptr;
+  const CUresult result = WithTwin(
+      "cuGraphExecKernelNodeSetParams", parameters,
+      [&](const auto* given) { return real(graph, node, given); }, &used);
+  if (result == CUDA_SUCCESS && used) NoteExecNode(graph, node, used);
   return result;
 }
 OPS_DEBUG_HOOK(cuGraphExecKernelNodeSetParams_v2, CUgraphExec graph, CUgraphNode node,
                const CUDA_KERNEL_NODE_PARAMS_v2* parameters) {
-  const CUresult result = real(graph, node, parameters);
-  CountChanged(result, parameters);
+  CUfunction used = nullptr;
+  const CUresult result = WithTwin(
+      "cuGraphExecKernelNodeSetParams", parameters,
+      [&](const auto* given) { return real(graph, node, given); }, &used);
+  if (result == CUDA_SUCCESS && used) NoteExecNode(graph, node, used);
   return result;
 }
+OPS_DEBUG_HOOK(cuGraphExecNodeSetParams, CUgraphExec graph, CUgraphNode node,
+               CUgraphNodeParams* parameters) {
+  CUfunction used = nullptr;
+  const CUresult result = WithTwinIfKernel(
+      "cuGraphExecNodeSetParams", parameters,
+      [&](CUgraphNodeParams* given) { return real(graph, node, given); }, &used);
+  if (result == CUDA_SUCCESS && used) NoteExecNode(graph, node, used);
+  if (result == CUDA_SUCCESS && parameters && parameters->type == CU_GRAPH_NODE_TYPE_GRAPH)
+    NoteExecChild(graph, node, parameters->graph.graph);
+  return result;
+}
+OPS_DEBUG_HOOK(cuGraphExecChildGraphNodeSetParams, CUgraphExec graph, CUgraphNode node,
+               CUgraph child) {
+  const CUresult result = real(graph, node, child);
+  if (result == CUDA_SUCCESS) NoteExecChild(graph, node, child);
+  return result;
+}
+OPS_DEBUG_HOOK(cuGraphNodeSetEnabled, CUgraphExec graph, CUgraphNode node, unsigned int enabled) {
+  const CUresult result = real(graph, node, enabled);
+  if (result == CUDA_SUCCESS) NoteExecNodeEnabled(graph, node, enabled != 0);
+  return result;
+}
+
+// A node that device code may change gets its original back: whether the driver lets the device
+// write parameters of a kernel that has more of them than the program knows is not documented.
+OPS_DEBUG_HOOK(cuGraphKernelNodeSetAttribute, CUgraphNode node, CUkernelNodeAttrID attribute,
+               const CUkernelNodeAttrValue* value) {
+  if (ChecksMemory() && value && attribute == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE &&
+      value->deviceUpdatableKernelNode.deviceUpdatable != 0) {
+    CUDA_KERNEL_NODE_PARAMS_v2 parameters{};
+    bool is_twin = false;
+    if (OPS_DEBUG_REAL(cuGraphKernelNodeGetParams_v2)(node, &parameters) == CUDA_SUCCESS) {
+      const FunctionPointer function = FindNodeFunction(parameters.func, parameters.kern, &is_twin);
+      if (function && is_twin) {
+        ShowOriginal(&parameters);
+        if (OPS_DEBUG_REAL(cuGraphKernelNodeSetParams_v2)(node, &parameters) == CUDA_SUCCESS) {
+          std::lock_guard lock(function->kernel->mutex);
+          function->kernel->node_not_checked_reason = kDeviceUpdatable;
+        }
+      }
+    }
+  }
+  return real(node, attribute, value);
+}
+
+// ABIs of three generations.
+OPS_DEBUG_HOOK(cuGraphInstantiate, CUgraphExec* exec, CUgraph graph, CUgraphNode* error_node,
+               char* log, size_t log_bytes) {
+  const CUresult result = real(exec, graph, error_node, log, log_bytes);
+  if (result == CUDA_SUCCESS && exec) NoteGraphExec(*exec, graph);
+  return result;
+}
+OPS_DEBUG_HOOK_AS(cuGraphInstantiate_v2, cuGraphInstantiate)
+OPS_DEBUG_HOOK(cuGraphInstantiateWithFlags, CUgraphExec* exec, CUgraph graph,
+               unsigned long long flags) {
+  const CUresult result = real(exec, graph, flags);
+  if (result == CUDA_SUCCESS && exec) NoteGraphExec(*exec, graph);
+  return result;
+}
+OPS_DEBUG_HOOK(cuGraphInstantiateWithParams, CUgraphExec* exec, CUgraph graph,
+               CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
+  const CUresult result = real(exec, graph, parameters);
+  if (result == CUDA_SUCCESS && exec) NoteGraphExec(*exec, graph);
+  return result;
+}
+OPS_DEBUG_HOOK_AS(cuGraphInstantiateWithParams_ptsz, cuGraphInstantiateWithParams)
+
+OPS_DEBUG_HOOK(cuGraphExecUpdate, CUgraphExec exec, CUgraph graph, CUgraphNode* error_node,
+               CUgraphExecUpdateResult* outcome) {
+  const CUresult result = real(exec, graph, error_node, outcome);
+  if (result == CUDA_SUCCESS) NoteGraphExec(exec, graph);
+  return result;
+}
+OPS_DEBUG_HOOK(cuGraphExecUpdate_v2, CUgraphExec exec, CUgraph graph,
+               CUgraphExecUpdateResultInfo* outcome) {
+  const CUresult result = real(exec, graph, outcome);
+  if (result == CUDA_SUCCESS) NoteGraphExec(exec, graph);
+  return result;
+}
+
+OPS_DEBUG_HOOK(cuGraphExecDestroy, CUgraphExec exec) {
+  const CUresult result = real(exec);
+  if (result == CUDA_SUCCESS) ForgetGraphExec(exec);
+  return result;
+}
+
+OPS_DEBUG_HOOK(cuGraphLaunch, CUgraphExec exec, CUstream stream) {
+  if (!ChecksMemory()) return real(exec, stream);
+  const CUstream explicit_stream = ExplicitStream(stream, real.default_stream());
+  const ContextPointer context = StreamContextState(stream, real.default_stream());
+  if (context && !context->lost) {
+    ApplyAllShadowUpdates(*context, explicit_stream);
+    context->launches.fetch_add(1, std::memory_order_relaxed);
+  }
+  const CUresult result = real(exec, stream);
+  // A graph that is launched into a capture becomes a child node of another.
+  if (result == CUDA_SUCCESS && !IsCapturing(explicit_stream) && !CountReplay(exec)) {
+    SendOnce(DiagnosticEvent{
+        .severity = proto_enums::Severity::kNote,
+        .text = "a graph was launched that ops-debug did not see being instantiated; its kernels "
+                "are missing in the coverage",
+        .hint = ""});
+  }
+  return result;
+}
+OPS_DEBUG_HOOK_AS(cuGraphLaunch_ptsz, cuGraphLaunch)
 
 }  // namespace ops_debug::interposer

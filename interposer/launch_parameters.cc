@@ -29,8 +29,8 @@ bool ReadExtra(void* const* extra, std::span<const std::byte>* buffer) {
 bool TwinParameters::Build(const shadow::KernelPlan& plan, void** parameters, void** extra,
                            const shadow::AllocationBook& book, shadow::BoundsSource source,
                            uint64_t launch_id) {
-  launch_parameter_.assign((plan.launch_parameter_bytes + 7) / 8, 0);
-  auto* const launch_parameter = reinterpret_cast<std::byte*>(launch_parameter_.data());
+  auto* const launch_parameter =
+      reinterpret_cast<std::byte*>(launch_parameter_.Make((plan.launch_parameter_bytes + 7) / 8));
   std::span<const std::byte> buffer;
   if (!parameters && ReadExtra(extra, &buffer)) {
     if (buffer.size() > plan.launch_parameter_offset)
@@ -38,8 +38,7 @@ bool TwinParameters::Build(const shadow::KernelPlan& plan, void** parameters, vo
     FillLaunchParameter(plan, shadow::LaunchParameters(buffer), book, source, launch_id,
                         launch_parameter);
     packed_bytes_ = plan.launch_parameter_offset + plan.launch_parameter_bytes;
-    packed_.assign((packed_bytes_ + 7) / 8, 0);
-    auto* const packed = reinterpret_cast<std::byte*>(packed_.data());
+    auto* const packed = reinterpret_cast<std::byte*>(packed_.Make((packed_bytes_ + 7) / 8));
     std::memcpy(packed, buffer.data(), buffer.size());
     std::memcpy(packed + plan.launch_parameter_offset, launch_parameter,
                 plan.launch_parameter_bytes);
@@ -53,8 +52,9 @@ bool TwinParameters::Build(const shadow::KernelPlan& plan, void** parameters, vo
   if (!parameters && !plan.parameters.empty()) return false;
   FillLaunchParameter(plan, shadow::LaunchParameters(plan, parameters), book, source, launch_id,
                       launch_parameter);
-  pointers_.assign(parameters, parameters + plan.parameters.size());
-  pointers_.push_back(launch_parameter);
+  pointers_ = pointer_memory_.Make(plan.parameters.size() + 1);
+  std::copy_n(parameters, plan.parameters.size(), pointers_);
+  pointers_[plan.parameters.size()] = launch_parameter;
   return true;
 }
 

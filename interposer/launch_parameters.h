@@ -2,7 +2,10 @@
 // twin's extra one behind them.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -15,6 +18,26 @@ namespace ops_debug::interposer {
 // to CU_LAUNCH_PARAM_END). False: there is none, or an unknown item.
 bool ReadExtra(void* const* extra, std::span<const std::byte>* buffer);
 
+// Memory for one launch: on the stack if it is little, as it mostly is, because a launch must not
+// pay for the heap.
+template <class T, size_t kInline>
+class LaunchBuffer {
+ public:
+  // `count` elements, all zero.
+  T* Make(size_t count) {
+    if (count > kInline) {
+      more_.assign(count, T{});
+      return more_.data();
+    }
+    std::fill_n(few_.begin(), count, T{});
+    return few_.data();
+  }
+
+ private:
+  std::array<T, kInline> few_;  // not initialised: Make does
+  std::vector<T> more_;
+};
+
 // Owns what the driver reads while it copies the parameters of one launch.
 class TwinParameters {
  public:
@@ -26,13 +49,14 @@ class TwinParameters {
   // refuse the original, too.
   bool Build(const shadow::KernelPlan& plan, void** parameters, void** extra,
              const shadow::AllocationBook& book, shadow::BoundsSource source, uint64_t launch_id);
-  void** parameters() { return pointers_.empty() ? nullptr : pointers_.data(); }
-  void** extra() { return pointers_.empty() ? extra_ : nullptr; }
+  void** parameters() { return pointers_; }
+  void** extra() { return pointers_ ? nullptr : extra_; }
 
  private:
-  std::vector<uint64_t> launch_parameter_;  // 8-byte units, for its alignment
-  std::vector<void*> pointers_;
-  std::vector<uint64_t> packed_;
+  LaunchBuffer<uint64_t, 64> launch_parameter_;  // 8-byte units, for its alignment
+  LaunchBuffer<void*, 64> pointer_memory_;
+  LaunchBuffer<uint64_t, 64> packed_;
+  void** pointers_ = nullptr;
   size_t packed_bytes_ = 0;
   void* extra_[5] = {};
 };

@@ -72,6 +72,24 @@ OPS_DEBUG_HOOK(cuLibraryGetModule, CUmodule* module, CUlibrary library) {
   return result;
 }
 
+// From a kernel to the module that holds it: the program may ask that for other kernels.
+OPS_DEBUG_HOOK(cuFuncGetModule, CUmodule* module, CUfunction function) {
+  const CUresult result = real(module, function);
+  if (result != CUDA_SUCCESS || FindModule(*module)) return result;
+  const FunctionPointer found = FindFunction(function);
+  if (found && found->module->library) RegisterModule(*module, found->context, found->module);
+  return result;
+}
+
+// Lazy loading: what the program loads ahead, so that a launch does not wait for it, is the twin.
+OPS_DEBUG_HOOK(cuFuncLoad, CUfunction function) {
+  const CUresult result = real(function);
+  if (result == CUDA_SUCCESS) {
+    if (const CUfunction twin = TwinOfHandle(function)) OPS_DEBUG_REAL(cuFuncLoad)(twin);
+  }
+  return result;
+}
+
 OPS_DEBUG_HOOK(cuModuleGetFunctionCount, unsigned int* count, CUmodule module) {
   const CUresult result = real(count, module);
   const ModulePointer found = FindModule(module);

@@ -9,18 +9,17 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 
 #include "interposer/event_sender.h"
+#include "interposer/local_assembler.h"
+#include "interposer/sass_engine.h"
 #include "interposer/session.h"
+#include "interposer/twin_registers.h"
 
 namespace ops_debug::interposer {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-constexpr size_t kLogBytes = 8192;
-constexpr size_t kLogBytesShown = 600;
 
 uint64_t NanosecondsSince(Clock::time_point start) {
   return static_cast<uint64_t>(
@@ -98,6 +97,7 @@ ModuleLoadedEvent Describe(LoadedModule& module) {
     LoadedKernel& out = event.kernels.emplace_back();
     out.name = plan.name;
     out.checked = kernel->not_checked_reason.empty();
+    if (out.checked) out.engine = "ptx";
     out.reason = kernel->not_checked_reason;
     out.checked_accesses = plan.checked_accesses;
     for (const shadow::UncheckedAccess& access : plan.unchecked) {
@@ -109,35 +109,9 @@ ModuleLoadedEvent Describe(LoadedModule& module) {
 
 }  // namespace
 
-bool RewritesImages() {
-  static const bool rewrites = Options().check_memory || Options().null_rewrite;
-  return rewrites;
-}
-
-OptionsWithLog::OptionsWithLog(unsigned int count, CUjit_option* options, void** values) {
-  if (options && values) {
-    options_.assign(options, options + count);
-    values_.assign(values, values + count);
-  }
-  for (size_t i = 0; i < options_.size(); i++) {
-    if (options_[i] == CU_JIT_ERROR_LOG_BUFFER) log_ = static_cast<const char*>(values_[i]);
-    if (options_[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES)
-      log_bytes_ = reinterpret_cast<uintptr_t>(values_[i]);
-  }
-  if (log_ && log_bytes_ != 0) return;  // the program has a log of its own
-  buffer_.resize(kLogBytes);
-  log_ = buffer_.data();
-  log_bytes_ = buffer_.size();
-  options_.push_back(CU_JIT_ERROR_LOG_BUFFER);
-  values_.push_back(buffer_.data());
-  options_.push_back(CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
-  values_.push_back(reinterpret_cast<void*>(uintptr_t{kLogBytes}));
-}
-
-std::string OptionsWithLog::log() const {
-  std::string text(log_, strnlen(log_, log_bytes_));
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  return text.substr(0, kLogBytesShown);
+bool WatchesImages() {
+  static const bool watches = Options().check_memory || Options().null_rewrite;
+  return watches;
 }
 
 ImageTarget CurrentTarget() {
@@ -153,6 +127,109 @@ ImageTarget CurrentTarget() {
   return {static_cast<uint32_t>(major * 10 + minor)};
 }
 
+namespace {
+
+// What a load has made, kept while a second one goes to the same place.
+class Handle {
+ public:
+  explicit Handle(const LoadCall& call)
+      : module_(call.module ? *call.module : nullptr),
+        library_(call.library ? *call.library : nullptr) {
+    OPS_DEBUG_REAL(cuCtxGetCurrent)(&context_);
+  }
+
+  // Threads that a block of this kernel may have; 0: not known. Without a context a library is not
+  // on any device yet, and must not be brought there by us.
+  int MaxThreads(const char* name) const {
+    if (!context_) return 0;
+    const InternalCalls calls(context_);
+    constexpr CUfunction_attribute kAttribute = CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
+    int threads = 0;
+    CUdevice device = 0;
+    CUfunction function = nullptr;
+    CUkernel kernel = nullptr;
+    const bool known =
+        module_
+            ? OPS_DEBUG_REAL(cuModuleGetFunction)(&function, module_, name) == CUDA_SUCCESS &&
+                  OPS_DEBUG_REAL(cuFuncGetAttribute)(&threads, kAttribute, function) == CUDA_SUCCESS
+            : OPS_DEBUG_REAL(cuLibraryGetKernel)(&kernel, library_, name) == CUDA_SUCCESS &&
+                  OPS_DEBUG_REAL(cuCtxGetDevice)(&device) == CUDA_SUCCESS &&
+                  OPS_DEBUG_REAL(cuKernelGetAttribute)(&threads, kAttribute, kernel, device) ==
+                      CUDA_SUCCESS;
+    return known ? threads : 0;
+  }
+  void Unload() const {
+    if (module_) OPS_DEBUG_REAL(cuModuleUnload)(module_);
+    if (library_) OPS_DEBUG_REAL(cuLibraryUnload)(library_);
+  }
+  void Restore(const LoadCall& call) const {
+    if (call.module) *call.module = module_;
+    if (call.library) *call.library = library_;
+  }
+
+ private:
+  CUmodule module_;
+  CUlibrary library_;
+  CUcontext context_ = nullptr;
+};
+
+struct TextLoad {
+  CUresult result = CUDA_ERROR_UNKNOWN;
+  std::string why;   // if it failed
+  std::string note;  // how it was loaded, if not simply by the driver
+};
+
+// Hands rewritten text to the driver. A second attempt after a failure asks for the reason. Text
+// that is newer than the driver's compiler goes through a local one; module.code.ptx is then its
+// cubin.
+TextLoad LoadText(const LoadCall& call, LoadedModule& module) {
+  const UnpatchedLoad unpatched;
+  std::string* const text = &module.code.ptx;
+  const AssemblerOptions* const assembled = call.image.assembled ? &*call.image.assembled : nullptr;
+  TextLoad load;
+  const auto attempt = [&](bool want_log, const std::string* other_text = nullptr) {
+    JitOptions options(call.option_count, call.options, call.option_values, assembled, want_log);
+    load.result = call.load_text((other_text ? other_text : text)->c_str(), options);
+    options.ReturnValues();
+    return options.log();
+  };
+  attempt(false);
+  if (load.result == CUDA_SUCCESS) {
+    const Handle first(call);
+    const std::vector<RegisterCap> caps = TwinsThatFitLess(
+        *text, module.code.kernels, [&](const char* name) { return first.MaxThreads(name); });
+    if (caps.empty()) return load;
+    std::string capped = CapRegisters(*text, caps);
+    attempt(false, &capped);
+    if (load.result == CUDA_SUCCESS) {
+      first.Unload();
+      *text = std::move(capped);
+    } else {
+      first.Restore(call);
+      load.result = CUDA_SUCCESS;
+    }
+    return load;
+  }
+  if (load.result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION) {
+    std::string why;
+    std::string cubin = AssembleLocally(*text, CurrentTarget().arch,
+                                        assembled ? *assembled : AssemblerOptions{}, &why);
+    if (cubin.empty()) {
+      load.why = "its PTX is newer than the driver's compiler, and " + why;
+      return load;
+    }
+    *text = std::move(cubin);
+    load.note = "PTX newer than the driver: compiled by a local ptxas";
+  }
+  const std::string log = attempt(true);
+  if (load.result == CUDA_SUCCESS) return load;
+  load.why = "the driver rejects the rewritten PTX (" + ErrorName(load.result) + ")";
+  if (!log.empty()) load.why += ": " + log;
+  return load;
+}
+
+}  // namespace
+
 ModulePointer Load(const LoadCall& call, CUresult* result) {
   auto module = std::make_shared<LoadedModule>();
   module->id = NextModuleId();
@@ -160,8 +237,11 @@ ModulePointer Load(const LoadCall& call, CUresult* result) {
   uint64_t rewrite_duration_ns = 0;
   uint64_t load_duration_ns = 0;
   bool loaded = false;
+  std::string note = call.image.note;
 
-  if (call.image.ptx) {
+  if (call.image.ptx && !Options().use_ptx_engine) {
+    module->not_checked_reason = "the PTX engine is off (--engine sass)";
+  } else if (call.image.ptx) {
     const bool null_rewrite = Options().null_rewrite;
     const auto start = Clock::now();
     ptx::Result<shadow::InstrumentedModule> code = shadow::Instrument(
@@ -172,26 +252,24 @@ ModulePointer Load(const LoadCall& call, CUresult* result) {
       Send(DiagnosticEvent{
           .severity = proto_enums::Severity::kWarning,
           .text = call.image.description + " cannot be rewritten, line " + code.error().ToString(),
-          .hint = "the program's own code runs, unchecked"});
+          .hint = "the program's own code runs, unchecked by this engine"});
     } else {
       module->code = std::move(*code);
       Dump(module->id, module->code.ptx);
       const auto load_start = Clock::now();
-      *result = call.load_text(module->code.ptx.c_str(), nullptr);
-      std::string log;
-      if (*result != CUDA_SUCCESS) *result = call.load_text(module->code.ptx.c_str(), &log);
+      TextLoad load = LoadText(call, *module);
       load_duration_ns = NanosecondsSince(load_start);
+      *result = load.result;
       loaded = *result == CUDA_SUCCESS;
-      if (loaded && null_rewrite) {
+      if (!loaded) {
+        module->not_checked_reason = load.why;
+      } else if (null_rewrite) {
         module->not_checked_reason = "null rewrite: nothing was added";
-      } else if (loaded) {
+      } else {
         module->instrumented = true;
         EnterKernels(*module);
-      } else {
-        module->not_checked_reason =
-            "the driver rejects the rewritten PTX (" + ErrorName(*result) + ")";
-        if (!log.empty()) module->not_checked_reason += ": " + log;
       }
+      if (!load.note.empty()) note += (note.empty() ? "" : "; ") + load.note;
       if (!call.keep_text || !loaded) std::string().swap(module->code.ptx);
     }
   }
@@ -206,7 +284,7 @@ ModulePointer Load(const LoadCall& call, CUresult* result) {
   ModuleLoadedEvent event = Describe(*module);
   event.api = call.api;
   event.image = call.image.description;
-  event.note = call.image.note;
+  event.note = note;
   if (call.image.ptx) {
     event.ptx_version = FindDirective(*call.image.ptx, ".version");
     event.target = FindDirective(*call.image.ptx, ".target");

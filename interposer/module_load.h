@@ -7,21 +7,28 @@
 #include <vector>
 
 #include "interposer/image_reader.h"
+#include "interposer/jit_options.h"
 #include "interposer/module_registry.h"
 
 namespace ops_debug::interposer {
 
-// True if images are to be rewritten at all (checks on, or the null rewrite
-// that measures its own cost).
-bool RewritesImages();
+// True if loaded code matters at all (checks on, or the null rewrite that measures its own cost).
+// Which engine checks it is decided later.
+bool WatchesImages();
 
 // How one API call loads.
 struct LoadCall {
   std::string api;
   Image image;
-  // Loads module text. With `log` the driver's JIT error log is wanted; null:
-  // exactly the program's options.
-  std::function<CUresult(const char* ptx, std::string* log)> load_text;
+  // Where the program wants the handle: one of these is set.
+  CUmodule* module = nullptr;
+  CUlibrary* library = nullptr;
+  // The program's JIT options, if the call has any.
+  unsigned int option_count = 0;
+  CUjit_option* options = nullptr;
+  void** option_values = nullptr;
+  // Loads an image in place of the program's: text, or a cubin made from it.
+  std::function<CUresult(const char* image, JitOptions& options)> load_text;
   // The call as the program made it.
   std::function<CUresult()> load_original;
   bool keep_text = false;  // the driver refers to the image as long as the module lives
@@ -33,22 +40,5 @@ ModulePointer Load(const LoadCall& call, CUresult* result);
 
 // Compute capability of the current context's device, else of device 0.
 ImageTarget CurrentTarget();
-
-// The program's JIT options plus an error log, for a second attempt.
-class OptionsWithLog {
- public:
-  OptionsWithLog(unsigned int count, CUjit_option* options, void** values);
-  unsigned int count() const { return static_cast<unsigned int>(options_.size()); }
-  CUjit_option* options() { return options_.data(); }
-  void** values() { return values_.data(); }
-  std::string log() const;
-
- private:
-  std::vector<CUjit_option> options_;
-  std::vector<void*> values_;
-  std::vector<char> buffer_;
-  const char* log_ = nullptr;
-  size_t log_bytes_ = 0;
-};
 
 }  // namespace ops_debug::interposer

@@ -34,27 +34,25 @@ bool ReadFile(const char* name, std::string* bytes) {
   return !file.bad();
 }
 
-// cuModuleLoad, cuModuleLoadData and cuModuleLoadFatBinary take no options:
-// only a second attempt asks for a log.
-CUresult LoadModuleText(CUmodule* handle, const char* ptx, std::string* log) {
-  if (!log) return OPS_DEBUG_REAL(cuModuleLoadData)(handle, ptx);
-  OptionsWithLog options(0, nullptr, nullptr);
-  const CUresult result = OPS_DEBUG_REAL(cuModuleLoadDataEx)(handle, ptx, options.count(),
-                                                             options.options(), options.values());
-  *log = options.log();
-  return result;
+// For calls that have no options, or load from elsewhere.
+CUresult LoadModuleText(CUmodule* handle, const char* image, JitOptions& options) {
+  if (options.count() == 0) return OPS_DEBUG_REAL(cuModuleLoadData)(handle, image);
+  return OPS_DEBUG_REAL(cuModuleLoadDataEx)(handle, image, options.count(), options.options(),
+                                            options.values());
 }
 
 }  // namespace
 
 OPS_DEBUG_HOOK(cuModuleLoadData, CUmodule* handle, const void* image) {
-  if (!handle || !RewritesImages()) return real(handle, image);
+  if (!handle || !WatchesImages()) return real(handle, image);
   CUresult result = CUDA_ERROR_UNKNOWN;
   Adopt(handle, Load({.api = "cuModuleLoadData",
                       .image = ReadImage(image, CurrentTarget()),
+                      .module = handle,
                       .load_text =
-                          [&](const char* ptx, std::string* log) {
-                            return log ? LoadModuleText(handle, ptx, log) : real(handle, ptx);
+                          [&](const char* text, JitOptions& options) {
+                            return options.unchanged() ? real(handle, text)
+                                                       : LoadModuleText(handle, text, options);
                           },
                       .load_original = [&] { return real(handle, image); }},
                      &result));
@@ -62,46 +60,51 @@ OPS_DEBUG_HOOK(cuModuleLoadData, CUmodule* handle, const void* image) {
 }
 
 OPS_DEBUG_HOOK(cuModuleLoadFatBinary, CUmodule* handle, const void* image) {
-  if (!handle || !RewritesImages()) return real(handle, image);
+  if (!handle || !WatchesImages()) return real(handle, image);
   CUresult result = CUDA_ERROR_UNKNOWN;
-  Adopt(handle,
-        Load({.api = "cuModuleLoadFatBinary",
-              .image = ReadImage(image, CurrentTarget()),
-              .load_text = [&](const char* ptx,
-                               std::string* log) { return LoadModuleText(handle, ptx, log); },
-              .load_original = [&] { return real(handle, image); }},
-             &result));
+  Adopt(
+      handle,
+      Load({.api = "cuModuleLoadFatBinary",
+            .image = ReadImage(image, CurrentTarget()),
+            .module = handle,
+            .load_text = [&](const char* text,
+                             JitOptions& options) { return LoadModuleText(handle, text, options); },
+            .load_original = [&] { return real(handle, image); }},
+           &result));
   return result;
 }
 
 OPS_DEBUG_HOOK(cuModuleLoad, CUmodule* handle, const char* file_name) {
   std::string bytes;
-  if (!handle || !RewritesImages() || !ReadFile(file_name, &bytes)) return real(handle, file_name);
+  if (!handle || !WatchesImages() || !ReadFile(file_name, &bytes)) return real(handle, file_name);
   CUresult result = CUDA_ERROR_UNKNOWN;
-  Adopt(handle,
-        Load({.api = "cuModuleLoad",
-              .image = ReadImageFile(bytes, CurrentTarget()),
-              .load_text = [&](const char* ptx,
-                               std::string* log) { return LoadModuleText(handle, ptx, log); },
-              .load_original = [&] { return real(handle, file_name); }},
-             &result));
+  Adopt(
+      handle,
+      Load({.api = "cuModuleLoad",
+            .image = ReadImageFile(bytes, CurrentTarget(), file_name),
+            .module = handle,
+            .load_text = [&](const char* text,
+                             JitOptions& options) { return LoadModuleText(handle, text, options); },
+            .load_original = [&] { return real(handle, file_name); }},
+           &result));
   return result;
 }
 
 OPS_DEBUG_HOOK(cuModuleLoadDataEx, CUmodule* handle, const void* image, unsigned int count,
                CUjit_option* options, void** values) {
-  if (!handle || !RewritesImages()) return real(handle, image, count, options, values);
+  if (!handle || !WatchesImages()) return real(handle, image, count, options, values);
   CUresult result = CUDA_ERROR_UNKNOWN;
   Adopt(handle, Load({.api = "cuModuleLoadDataEx",
                       .image = ReadImage(image, CurrentTarget()),
+                      .module = handle,
+                      .option_count = count,
+                      .options = options,
+                      .option_values = values,
                       .load_text =
-                          [&](const char* ptx, std::string* log) {
-                            if (!log) return real(handle, ptx, count, options, values);
-                            OptionsWithLog more(count, options, values);
-                            const CUresult loaded =
-                                real(handle, ptx, more.count(), more.options(), more.values());
-                            *log = more.log();
-                            return loaded;
+                          [&](const char* text, JitOptions& jit) {
+                            return jit.unchanged() ? real(handle, text, count, options, values)
+                                                   : real(handle, text, jit.count(), jit.options(),
+                                                          jit.values());
                           },
                       .load_original = [&] { return real(handle, image, count, options, values); }},
                      &result));
@@ -115,7 +118,7 @@ OPS_DEBUG_HOOK(cuLibraryLoadData, CUlibrary* handle, const void* image, CUjit_op
     return real(handle, image, options, values, count, library_options, library_values,
                 library_count);
   };
-  if (!handle || !RewritesImages()) return load_original();
+  if (!handle || !WatchesImages()) return load_original();
   // With this option the driver does not copy the image.
   bool keep_text = false;
   for (unsigned int i = 0; library_options && i < library_count; i++) {
@@ -124,18 +127,18 @@ OPS_DEBUG_HOOK(cuLibraryLoadData, CUlibrary* handle, const void* image, CUjit_op
   CUresult result = CUDA_ERROR_UNKNOWN;
   Adopt(handle, Load({.api = "cuLibraryLoadData",
                       .image = ReadImage(image, CurrentTarget()),
+                      .library = handle,
+                      .option_count = count,
+                      .options = options,
+                      .option_values = values,
                       .load_text =
-                          [&](const char* ptx, std::string* log) {
-                            if (!log) {
-                              return real(handle, ptx, options, values, count, library_options,
-                                          library_values, library_count);
-                            }
-                            OptionsWithLog more(count, options, values);
-                            const CUresult loaded =
-                                real(handle, ptx, more.options(), more.values(), more.count(),
-                                     library_options, library_values, library_count);
-                            *log = more.log();
-                            return loaded;
+                          [&](const char* text, JitOptions& jit) {
+                            return jit.unchanged()
+                                       ? real(handle, text, options, values, count, library_options,
+                                              library_values, library_count)
+                                       : real(handle, text, jit.options(), jit.values(),
+                                              jit.count(), library_options, library_values,
+                                              library_count);
                           },
                       .load_original = load_original,
                       .keep_text = keep_text},
@@ -152,41 +155,25 @@ OPS_DEBUG_HOOK(cuLibraryLoadFromFile, CUlibrary* handle, const char* file_name,
                 library_count);
   };
   std::string bytes;
-  if (!handle || !RewritesImages() || !ReadFile(file_name, &bytes)) return load_original();
+  if (!handle || !WatchesImages() || !ReadFile(file_name, &bytes)) return load_original();
   CUresult result = CUDA_ERROR_UNKNOWN;
   Adopt(handle, Load({.api = "cuLibraryLoadFromFile",
-                      .image = ReadImageFile(bytes, CurrentTarget()),
+                      .image = ReadImageFile(bytes, CurrentTarget(), file_name),
+                      .library = handle,
+                      .option_count = count,
+                      .options = options,
+                      .option_values = values,
                       .load_text =
-                          [&](const char* ptx, std::string* log) {
-                            if (!log) {
-                              return OPS_DEBUG_REAL(cuLibraryLoadData)(
-                                  handle, ptx, options, values, count, library_options,
-                                  library_values, library_count);
-                            }
-                            OptionsWithLog more(count, options, values);
-                            const CUresult loaded = OPS_DEBUG_REAL(cuLibraryLoadData)(
-                                handle, ptx, more.options(), more.values(), more.count(),
+                          [&](const char* text, JitOptions& jit) {
+                            return OPS_DEBUG_REAL(cuLibraryLoadData)(
+                                handle, text, jit.options(), jit.values(), jit.count(),
                                 library_options, library_values, library_count);
-                            *log = more.log();
-                            return loaded;
                           },
                       .load_original = load_original,
                       .keep_text = true},
                      &result));
   return result;
 }
-
-// Code that the driver links has no image that we could rewrite: say so once.
-// The result is then loaded as a cubin.
-OPS_DEBUG_HOOK(cuLinkCreate_v2, unsigned int count, CUjit_option* options, void** values,
-               CUlinkState* state) {
-  SendOnce(DiagnosticEvent{.severity = proto_enums::Severity::kWarning,
-                           .text = "the program links device code at run time (cuLinkCreate); "
-                                   "linked code is not checked",
-                           .hint = "load the PTX directly, without cuLink*, to have it checked"});
-  return real(count, options, values, state);
-}
-OPS_DEBUG_HOOK_AS(cuLinkCreate, cuLinkCreate_v2)
 
 namespace {
 

@@ -41,14 +41,18 @@ CUcontext CurrentContext() {
 
 template <class Predicate>
 void EraseFunctions(Registry& registry, Predicate belongs) {
+  std::set<CUfunction> gone;
   for (auto at = registry.functions.begin(); at != registry.functions.end();) {
     if (!belongs(*at->second)) {
       ++at;
       continue;
     }
-    registry.originals.erase(at->second->twin);
+    gone.insert(at->second->handle);
     at = registry.functions.erase(at);
   }
+  if (gone.empty()) return;
+  std::erase_if(registry.originals,
+                [&](const auto& entry) { return gone.count(entry.second) != 0; });
 }
 
 bool FindGlobal(const LoadedModule& module, const char* name, CUdeviceptr* address, size_t* bytes) {
@@ -317,6 +321,68 @@ CUfunction OriginalOf(CUfunction handle) {
   std::shared_lock lock(registry.mutex);
   const auto found = registry.originals.find(handle);
   return found == registry.originals.end() ? nullptr : found->second;
+}
+
+namespace {
+
+bool BelongsTo(CUmodule module, const FunctionRecord& function) {
+  if (function.owner) return function.owner == module;
+  CUmodule of_library = nullptr;
+  return function.module->library &&
+         OPS_DEBUG_REAL(cuLibraryGetModule)(&of_library, function.module->library) ==
+             CUDA_SUCCESS &&
+         of_library == module;
+}
+
+// By name and module: slow, but a handle is asked about once.
+FunctionPointer FindByName(CUfunction handle, bool* is_twin) {
+  const char* name = nullptr;
+  CUmodule module = nullptr;
+  if (!handle || OPS_DEBUG_REAL(cuFuncGetName)(&name, handle) != CUDA_SUCCESS || !name ||
+      OPS_DEBUG_REAL(cuFuncGetModule)(&module, handle) != CUDA_SUCCESS) {
+    return nullptr;
+  }
+  *is_twin = IsTwinName(name);
+  std::vector<FunctionPointer> candidates;
+  Registry& registry = TheRegistry();
+  {
+    std::shared_lock lock(registry.mutex);
+    for (const auto& [known, function] : registry.functions) {
+      const shadow::KernelPlan* plan = function->kernel->plan;
+      if (*is_twin ? plan && plan->twin == name : function->kernel->name == name)
+        candidates.push_back(function);
+    }
+  }
+  for (const FunctionPointer& function : candidates) {
+    if (!BelongsTo(module, *function)) continue;
+    if (*is_twin) {
+      std::unique_lock lock(registry.mutex);
+      registry.originals[handle] = function->handle;
+    }
+    return function;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+FunctionPointer FindNodeFunction(CUfunction function, CUkernel kernel, bool* is_twin) {
+  for (const CUfunction handle : {function, AsFunction(kernel)}) {
+    if (!handle) continue;
+    const CUfunction original = OriginalOf(handle);
+    *is_twin = original != nullptr;
+    if (FunctionPointer found = FindFunction(original ? original : handle)) return found;
+  }
+  return FindByName(function, is_twin);
+}
+
+CUfunction NodeHandle(const FunctionRecord& function) {
+  if (function.owner || function.source || !function.module->library) return function.handle;
+  CUfunction handle = nullptr;
+  return OPS_DEBUG_REAL(cuKernelGetFunction)(
+             &handle, reinterpret_cast<CUkernel>(function.handle)) == CUDA_SUCCESS
+             ? handle
+             : nullptr;
 }
 
 InstancePointer InstanceIn(const ModulePointer& module, const ContextPointer& context) {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -19,12 +20,21 @@
 #include <vector>
 
 #include "interposer/context_state.h"
+#include "interposer/launch_filter.h"
+#include "interposer/launch_timing.h"
 #include "shadow/abi/device_abi.h"
 #include "shadow/passes/instrument.h"
 
 namespace ops_debug::interposer {
 
 struct LoadedModule;
+
+// What checks a kernel.
+enum class Engine : uint8_t {
+  kPtx,   // its instrumented twin runs in its place
+  kSass,  // its own machine code is patched (sass_engine.h)
+};
+inline constexpr size_t kEngineCount = 2;
 
 // One entry of a module.
 struct KernelRecord {
@@ -34,10 +44,18 @@ struct KernelRecord {
   uint64_t module_id = 0;
 
   // Launches since the last summary.
-  std::atomic<uint64_t> checked_launches{0};
-  std::mutex mutex;                                    // guards the map
-  std::map<std::string, uint64_t> unchecked_launches;  // by reason
-  std::atomic<bool> in_summary{false};                 // waits to be summed up (launch_record.h)
+  std::atomic<uint64_t> checked_launches[kEngineCount]{};
+  std::mutex mutex;                                                 // guards the map and the text
+  std::map<std::string, uint64_t, std::less<>> unchecked_launches;  // by reason
+  std::atomic<bool> in_summary{false};  // waits to be summed up (launch_record.h)
+
+  // Of its nodes in graphs that run the original: whether the second engine checks them, and why
+  // not. The last one made speaks for all.
+  std::atomic<bool> node_covered_by_sass{false};
+  std::string node_not_checked_reason;
+
+  KernelFilter filter;
+  KernelTiming timing;
 };
 
 // The device data of an instrumented module in one context: FaultRecord[] and
@@ -61,6 +79,8 @@ struct ModuleInstance {
   std::mutex drain_mutex;                           // guards the rest
   std::unordered_map<uint64_t, Reported> reported;  // by entry
   uint64_t reported_unknown = 0;
+  bool standing = false;  // faults wait to be reported, since:
+  std::chrono::steady_clock::time_point standing_since;
 };
 using InstancePointer = std::shared_ptr<ModuleInstance>;
 
@@ -88,9 +108,10 @@ struct FunctionRecord {
                                 // launched in the current context
   CUmodule owner = nullptr;     // CUfunction of a module
   CUkernel source = nullptr;    // CUfunction made from this CUkernel
-  std::mutex mutex;             // guards twin
   CUfunction handle = nullptr;
+  std::mutex mutex;           // guards the rest
   CUfunction twin = nullptr;  // CUfunction or CUkernel, as the original; fetched at first use
+  InstancePointer instance;   // that the last launch used
 };
 using FunctionPointer = std::shared_ptr<FunctionRecord>;
 
@@ -123,6 +144,11 @@ CUfunction TwinOf(FunctionRecord& function);
 // captured graphs.
 CUfunction OriginalOf(CUfunction handle);
 bool IsTwinName(const char* name);
+// What a kernel node of a graph runs. The driver may name a kernel by another handle than it was
+// launched with. Null: a kernel that we never saw.
+FunctionPointer FindNodeFunction(CUfunction function, CUkernel kernel, bool* is_twin);
+// The handle of `function` of the sort that the program would read from a node: a CUfunction.
+CUfunction NodeHandle(const FunctionRecord& function);
 
 // The module's data in a context, set up at first use. Never null; see
 // `failure`.

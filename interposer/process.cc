@@ -21,8 +21,11 @@
 
 #include "interposer/driver_table.h"
 #include "interposer/event_sender.h"
+#include "interposer/other_tools.h"
 #include "interposer/process_state.h"
+#include "interposer/rebinding.h"
 #include "interposer/session.h"
+#include "interposer/termination.h"
 
 #ifndef OPS_DEBUG_VERSION
 #error "set by CMakeLists.txt"
@@ -32,7 +35,7 @@ namespace ops_debug::interposer {
 namespace {
 
 constexpr long kForkWaitMilliseconds = 100;
-constexpr size_t kMaxFlushFunctions = 16;
+constexpr size_t kMaxFunctions = 16;
 
 struct ProcessState {
   pthread_rwlock_t handlers = PTHREAD_RWLOCK_INITIALIZER;  // readers run handlers, the writer forks
@@ -42,7 +45,12 @@ struct ProcessState {
   std::atomic<bool> handlers_off{false};  // in this child of a fork
   std::atomic<bool> fork_hooks_set{false};
   std::atomic<bool> exit_hook_set{false};
-  std::atomic<void (*)(EndPhase)> flush[kMaxFlushFunctions]{};
+  std::atomic<pid_t> announced_process{0};  // a vforked child shares all of this, but not that
+  std::atomic<bool> injected{false};
+  std::atomic<bool> end_is_forced{false};
+  std::atomic<bool> ended{false};  // ProcessEnd was sent
+  std::atomic<void (*)(EndPhase)> flush[kMaxFunctions]{};
+  std::atomic<void (*)()> forget[kMaxFunctions]{};
 };
 constinit ProcessState g_process;
 
@@ -77,9 +85,16 @@ void AfterForkInChild() {
   g_process.handlers = PTHREAD_RWLOCK_INITIALIZER;
   g_process.announcement = PTHREAD_MUTEX_INITIALIZER;
   g_process.fork_generation.fetch_add(1);
+  LeaveSignalsAlone();
+  if (g_process.handlers_off.load()) return;
+  for (auto& slot : g_process.forget) {
+    if (void (*function)() = slot.load()) function();
+  }
 }
 
-bool AnnouncedHere() { return g_process.announced.load() == g_process.fork_generation.load() + 1; }
+bool AnnouncedInGeneration() {
+  return g_process.announced.load() == g_process.fork_generation.load() + 1;
+}
 
 void RunFlushFunctions(EndPhase phase) {
   t_thread.in_handler = true;  // what the driver calls meanwhile passes through
@@ -91,7 +106,9 @@ void RunFlushFunctions(EndPhase phase) {
 
 // exit() out of a handler (from a signal handler, say): the handler may hold the locks that
 // flushing takes.
-bool MayFlush() { return AnnouncedHere() && !t_thread.in_handler; }
+bool MayFlush() {
+  return AnnouncedInGeneration() && !t_thread.in_handler && !g_process.ended.load();
+}
 
 void OnExit() {
   if (MayFlush()) RunFlushFunctions(EndPhase::kDriverUsable);
@@ -100,7 +117,25 @@ void OnExit() {
 __attribute__((destructor)) void OnUnload() {
   if (!MayFlush()) return;
   RunFlushFunctions(EndPhase::kDriverGone);
-  Send(ProcessEndEvent{true});
+  if (!g_process.ended.exchange(true)) Send(ProcessEndEvent{.orderly = true});
+}
+
+// Sends all there is and says goodbye, before the program has come to its own end.
+void EndForced(const ProcessEndEvent& end) {
+  g_process.end_is_forced = true;
+  RunFlushFunctions(EndPhase::kDriverUsable);
+  g_process.end_is_forced = false;
+  if (!g_process.ended.exchange(true)) Send(end);
+}
+
+// Distributed launchers tell a process its place in variables of their own: torchrun; Open MPI;
+// MPICH, Intel MPI and PMIx; Slurm.
+std::string FirstOf(std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    const char* value = std::getenv(name);
+    if (value != nullptr && *value != '\0') return value;
+  }
+  return {};
 }
 
 std::string ReadLink(const char* path) {
@@ -149,6 +184,11 @@ void SendProcessStart() {
   event.driver_version = DriverVersion();
   event.emulated = Options().emulated;
   event.tool_version = OPS_DEBUG_VERSION;
+  event.rank = FirstOf({"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"});
+  event.local_rank =
+      FirstOf({"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"});
+  event.world_size = FirstOf({"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"});
+  event.injected = g_process.injected.load();
   Send(event);
   if (g_process.handlers_off.load()) {
     DiagnosticEvent diagnostic;
@@ -172,19 +212,63 @@ void AtProcessEnd(void (*flush)(EndPhase phase)) noexcept {
   }
 }
 
+void AtForkInChild(void (*forget)()) noexcept {
+  for (auto& slot : g_process.forget) {
+    void (*expected)() = nullptr;
+    if (slot.compare_exchange_strong(expected, forget) || expected == forget) return;
+  }
+}
+
+bool EndIsForced() noexcept { return g_process.end_is_forced.load(); }
+
 uint32_t ForkGeneration() { return g_process.fork_generation.load(std::memory_order_acquire); }
 
-bool EnterHandler() noexcept {
-  if (t_thread.in_handler || !SessionOpen()) return false;
-  if (!g_process.fork_hooks_set.exchange(true)) {
-    pthread_atfork(&BeforeFork, &AfterForkInParent, &AfterForkInChild);
+bool AnnouncedHere() noexcept {
+  return AnnouncedInGeneration() && g_process.announced_process.load() == getpid();
+}
+
+void EndBeforeExec() noexcept {
+  if (AnnouncedHere() && MayFlush()) EndForced({.orderly = true});
+}
+
+void ExecFailed() noexcept {
+  if (AnnouncedHere() && g_process.ended.exchange(false)) g_process.announced = 0;
+}
+
+void EndBySignal(int signal) noexcept {
+  if (AnnouncedHere() && MayFlush()) {
+    EndForced({.orderly = false, .signal = static_cast<uint32_t>(signal)});
   }
-  t_thread.in_handler = true;
-  if (g_process.handlers_off.load(std::memory_order_relaxed)) {
+}
+
+void EndBeforeExit() noexcept {
+  if (AnnouncedHere() && MayFlush()) EndForced({.orderly = true});
+}
+
+void SetInjected() noexcept { g_process.injected = true; }
+bool IsInjected() noexcept { return g_process.injected.load(std::memory_order_relaxed); }
+
+bool EnterHandler() noexcept {
+  if (IsInjected()) RebindNewObjects();
+  if (g_process.handlers_off.load(std::memory_order_relaxed) && !t_thread.in_handler &&
+      SessionOpen()) {
+    t_thread.in_handler = true;
     AnnounceProcess();
     t_thread.in_handler = false;
     return false;
   }
+  return EnterHandlerQuietly();
+}
+
+bool EnterHandlerQuietly() noexcept {
+  if (t_thread.in_handler || g_process.handlers_off.load(std::memory_order_relaxed) ||
+      !SessionOpen()) {
+    return false;
+  }
+  if (!g_process.fork_hooks_set.exchange(true)) {
+    pthread_atfork(&BeforeFork, &AfterForkInParent, &AfterForkInChild);
+  }
+  t_thread.in_handler = true;
   if (pthread_rwlock_rdlock(&g_process.handlers) != 0) {
     t_thread.in_handler = false;
     return false;
@@ -198,15 +282,19 @@ void LeaveHandler() noexcept {
 }
 
 void AnnounceProcess() noexcept {
-  if (AnnouncedHere()) return;
+  if (AnnouncedInGeneration()) return;
   pthread_mutex_lock(&g_process.announcement);
-  if (!AnnouncedHere()) {
+  if (!AnnouncedInGeneration()) {
     try {
+      g_process.ended = false;
       SendProcessStart();
+      ReportOtherTools();
     } catch (...) {
     }
+    g_process.announced_process.store(getpid());
     g_process.announced.store(g_process.fork_generation.load() + 1);
     if (!g_process.exit_hook_set.exchange(true)) std::atexit(&OnExit);
+    WatchSignals();
   }
   pthread_mutex_unlock(&g_process.announcement);
 }

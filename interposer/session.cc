@@ -33,6 +33,14 @@ std::vector<std::string> SplitAtCommas(std::string_view text) {
   return parts;
 }
 
+// Leaves `*value` as it is if the variable is unset or no number.
+void ReadNumber(const char* name, uint64_t* value) {
+  const std::string_view text = Environment(name);
+  uint64_t number = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (parsed.ec == std::errc() && parsed.ptr == text.data() + text.size()) *value = number;
+}
+
 SessionOptions ReadEnvironment() {
   SessionOptions options;
   options.ring = Environment(proto::kEnvRing);
@@ -43,16 +51,22 @@ SessionOptions ReadEnvironment() {
   for (const std::string& check : checks) options.check_memory |= check == "memory";
   options.null_rewrite = Environment(proto::kEnvRewrite) == "null";
   options.trap_on_error = Environment(proto::kEnvOnError) == "trap";
-  const std::string_view quarantine = Environment(proto::kEnvQuarantineBytes);
-  uint64_t quarantine_bytes = 0;
-  const auto parsed =
-      std::from_chars(quarantine.data(), quarantine.data() + quarantine.size(), quarantine_bytes);
-  if (parsed.ec == std::errc() && parsed.ptr == quarantine.data() + quarantine.size()) {
-    options.quarantine_bytes = quarantine_bytes;
-  }
+  ReadNumber(proto::kEnvQuarantineBytes, &options.quarantine_bytes);
   options.kernel_patterns = SplitAtCommas(Environment(proto::kEnvKernels));
   options.dump_directory = Environment(proto::kEnvDumpPtx);
   options.emulated = Environment(proto::kEnvEmulator) == "1";
+  const std::string_view engine = Environment(proto::kEnvEngine);
+  options.use_ptx_engine = engine != "sass";
+  options.use_sass_engine = engine != "ptx" && !options.emulated;
+  options.ptx_store = Environment(proto::kEnvPtxStore);
+  options.track_tensors = Environment(proto::kEnvTensors) != "0";
+  options.kernel_name_pattern = Environment(proto::kEnvKernelName);
+  ReadNumber(proto::kEnvLaunchSkip, &options.launch_skip);
+  ReadNumber(proto::kEnvLaunchCount, &options.launch_count);
+  ReadNumber(proto::kEnvSample, &options.sample);
+  options.sample = std::max<uint64_t>(options.sample, 1);
+  options.leak_check = Environment(proto::kEnvLeakCheck) == "1";
+  options.library = Environment(proto::kEnvLibrary);
   return options;
 }
 
@@ -128,9 +142,11 @@ bool WriteEvent(std::span<const std::byte> event, proto::WhenFull when_full) noe
 }
 
 // The program may change its environment later; what the launcher said is what stands there now.
-// Processes without a session (every shell and tool that inherits LD_PRELOAD) do nothing at all.
-__attribute__((constructor)) static void ReadOptionsEarly() {
-  if (std::getenv(proto::kEnvRing) != nullptr) Options();
+// And it may lock itself in (chroot, another user, a limit on open files or memory): the ring is
+// mapped while that is still allowed. Processes without a session do nothing at all; in a session,
+// every shell and tool pays a fifth of a millisecond for it.
+__attribute__((constructor)) static void OpenSessionEarly() {
+  if (std::getenv(proto::kEnvRing) != nullptr) SessionOpen();
 }
 
 }  // namespace ops_debug::interposer

@@ -22,6 +22,15 @@ struct SessionOptions {
   std::vector<std::string> kernel_patterns;  // globs; empty: all kernels
   std::string dump_directory;                // where to write rewritten modules; empty: nowhere
   bool emulated = false;                     // the target runs on the emulator
+  bool use_ptx_engine = true, use_sass_engine = true;  // kEnvEngine
+  std::string ptx_store;                               // folder; empty: in memory only
+  bool track_tensors = true;
+  std::string kernel_name_pattern;  // regular expression; empty: all kernels
+  uint64_t launch_skip = 0;         // per kernel
+  uint64_t launch_count = UINT64_MAX;
+  uint64_t sample = 1;  // check one launch in so many
+  bool leak_check = false;
+  std::string library;  // full path of the interposer, as the launcher named it
 };
 
 // Thread-safe; the reference stays valid until the process is gone.

@@ -1,6 +1,8 @@
 // Lines of proto/analyzer_link.h over a pipe.
 #include "launcher/analyzer_process.h"
 
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -39,6 +41,13 @@ std::variant<AnalyzerProcess, Problem> AnalyzerProcess::StartWith(
     arguments.push_back(value);
   }
   if (!options.output.empty()) arguments.push_back("--output=" + options.output);
+  for (const std::string& file : options.suppressions)
+    arguments.push_back("--suppressions=" + file);
+  if (access(installation.suppressions.c_str(), R_OK) == 0) {
+    arguments.push_back("--shipped-suppressions=" + installation.suppressions);
+  }
+  if (options.generate_suppressions) arguments.push_back("--gen-suppressions");
+  if (options.list_kernels) arguments.push_back("--list-kernels");
   auto started = Start({.path = installation.analyzer,
                         .arguments = arguments,
                         .environment = InheritedEnvironment(),
@@ -66,19 +75,51 @@ std::variant<AnalyzerProcess, Problem> AnalyzerProcess::StartLive(const Installa
   auto started = StartWith(installation, arguments, options.report);
   auto* analyzer = std::get_if<AnalyzerProcess>(&started);
   if (analyzer == nullptr) return started;
+  const auto give_up = [&](Problem problem) {
+    analyzer->End();
+    RemoveUnfinishedReport(options.report.output);
+    return problem;
+  };
   while (true) {
     const bool open = analyzer->ReadMore();
     if (const auto line = analyzer->TakeLine()) {
-      if (*line == "ready") return started;
-      return FromErrorLine(*line);
+      if (line->rfind("ready\t", 0) == 0) {
+        analyzer->ring_name_ = line->substr(line->find('\t') + 1);
+        return started;
+      }
+      return give_up(FromErrorLine(*line));
     }
-    if (!open) return Silent();
+    if (!open) return give_up(Silent());
   }
 }
 
 std::variant<AnalyzerProcess, Problem> AnalyzerProcess::StartOffline(
-    const Installation& installation, const ReportOptions& options, const std::string& log) {
-  return StartWith(installation, {"--read=" + log}, options);
+    const Installation& installation, const ReportOptions& options,
+    const std::vector<std::string>& logs) {
+  std::vector<std::string> arguments;
+  for (const std::string& log : logs) arguments.push_back("--read=" + log);
+  return StartWith(installation, arguments, options);
+}
+
+void AnalyzerProcess::End() {
+  control_.Close();
+  while (waitpid(process_id_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+void RemoveUnfinishedReport(const std::string& output) {
+  struct stat status {};
+  if (output.empty() || output == "-" || stat(output.c_str(), &status) != 0) return;
+  if (S_ISREG(status.st_mode) && status.st_size == 0) unlink(output.c_str());
+  unlink((output + ".partial").c_str());
+}
+
+void AnalyzerProcess::EndOfTarget() {
+  const char byte = 'e';
+  // Never blocks: the pipe is empty. An analyzer that is gone is noticed on the other pipe.
+  while (write(control_.get(), &byte, 1) < 0 && errno == EINTR) {
+  }
+  control_.Close();
 }
 
 bool AnalyzerProcess::ReadMore() {

@@ -24,16 +24,20 @@ class AnalyzerProcess {
                                                           const RunOptions& options,
                                                           const std::string& ring_name,
                                                           bool expects_cuda);
-  // Starts it on a log.
+  // Starts it on logs, or folders of logs.
   static std::variant<AnalyzerProcess, Problem> StartOffline(const Installation& installation,
                                                              const ReportOptions& options,
-                                                             const std::string& log);
+                                                             const std::vector<std::string>& logs);
 
   pid_t process_id() const { return process_id_; }
   int result_fd() const { return result_.get(); }
 
+  // Waits until the process, which has closed its end, is gone.
+  void End();
   // Tells it that the target has ended.
-  void EndOfTarget() { control_.Close(); }
+  void EndOfTarget();
+  // What the ring is called: it may have found no room under the name that was asked for.
+  const std::string& ring_name() const { return ring_name_; }
   // Reads what has arrived; false once the analyzer has closed its end.
   bool ReadMore();
   // Its last word, after ReadMore returned false.
@@ -46,9 +50,14 @@ class AnalyzerProcess {
   std::optional<std::string> TakeLine();
 
   pid_t process_id_ = -1;
-  FileDescriptor control_;  // nothing is ever written; closing it is the message
+  FileDescriptor control_;
   FileDescriptor result_;
   std::string received_;
+  std::string ring_name_;
 };
+
+// A killed analyzer leaves the empty file that it had opened, and perhaps a part of a report beside
+// it: nothing that could be taken for a report.
+void RemoveUnfinishedReport(const std::string& output);
 
 }  // namespace ops_debug::launcher

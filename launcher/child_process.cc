@@ -22,7 +22,20 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
   return pointers;
 }
 
+// Of failing output, and what programs that we start get for them.
+struct ChangedSignal {
+  int number;
+  void (*inherited)(int);
+};
+ChangedSignal g_changed_signals[] = {{SIGPIPE, SIG_ERR}, {SIGXFSZ, SIG_ERR}};
+
 }  // namespace
+
+void IgnoreFailingOutput() {
+  for (ChangedSignal& changed : g_changed_signals) {
+    changed.inherited = signal(changed.number, SIG_IGN);
+  }
+}
 
 FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
   if (this != &other) {
@@ -61,6 +74,9 @@ std::variant<pid_t, Problem> Start(const ProgramStart& program) {
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, nullptr);
+    for (const ChangedSignal& changed : g_changed_signals) {
+      if (changed.inherited != SIG_ERR) signal(changed.number, changed.inherited);
+    }
     for (const int fd : program.inherited_fds) fcntl(fd, F_SETFD, 0);
     if (program.without_stdin) {
       const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);

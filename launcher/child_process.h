@@ -43,6 +43,10 @@ struct ProgramStart {
   bool fixed_addresses = false;    // no address space randomisation, where the system allows it
 };
 
+// A reader of our messages that goes away (| head), or a limit on the file they go to, must not end
+// a supervised run. Programs started later see both signals as they were before this call.
+void IgnoreFailingOutput();
+
 // The process id, or why the program did not start. Signals are unblocked and at their defaults in
 // the program, but for those that were ignored before.
 std::variant<pid_t, Problem> Start(const ProgramStart& program);

@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "launcher/command.h"
+#include "launcher/doctor.h"
 #include "launcher/run_options.h"
 #include "launcher/schedules.h"
 #include "launcher/supervision.h"
@@ -87,13 +88,13 @@ int CheckMemory(const Installation& installation, const FlagValues& values) {
 int Report(const Installation& installation, const FlagValues& values) {
   std::vector<std::string> files = values.operands;
   files.insert(files.end(), values.command.begin(), values.command.end());
-  if (files.size() != 1) {
-    return Tell({files.empty() ? "there is no log to report" : "one log at a time, please",
+  if (files.empty()) {
+    return Tell({"there is no log to report",
                  "ops-debug report FILE, where FILE was written with --log FILE"});
   }
   const auto options = ReadReportOptions(values);
   if (const auto* problem = std::get_if<Problem>(&options)) return Tell(*problem);
-  return ReportLog(installation, std::get<ReportOptions>(options), files.front());
+  return ReportLogs(installation, std::get<ReportOptions>(options), files);
 }
 
 const Command kCommands[] = {
@@ -112,16 +113,26 @@ const Command kCommands[] = {
      {{"Flags", &kCheckFlags}, {"Common flags", &kRunFlags}},
      Run},
     {"report",
-     "print the report of a recorded log again",
-     "[FLAGS] FILE",
-     "ops-debug report run.odlog --format json --output report.json",
+     "print the report of recorded logs again, merged if there are several",
+     "[FLAGS] FILE|FOLDER ...",
+     "ops-debug report run.odlog --format json --output report.json\n"
+     "ops-debug report logs-of-all-ranks/",
      {{"Flags", &kReportFlags}},
      Report},
+    {"doctor",
+     "tell what this machine lets ops-debug do, what is missing and what that costs",
+     "[FLAGS]\n\nExits with 0 if programs can be checked on a GPU, 4 if only the emulator works, 3 "
+     "if "
+     "neither does.",
+     "ops-debug doctor --format json",
+     {{"Flags", &kDoctorFlags}},
+     Doctor},
 };
 
 constexpr char kExitCodes[] =
-    "Exit codes: the program's own when clean (128 + signal if one killed it); 86 with findings;\n"
-    "2 usage; 3 the tool failed; 4 launches were seen and none, or too few, could be checked.\n";
+    "Exit codes: the program's own when clean (128 + signal if one killed it); 86 if there are\n"
+    "errors among the findings (warnings do not count); 2 usage; 3 the tool failed; 4 launches\n"
+    "were seen and none, or too few, could be checked.\n";
 
 std::string Indented(const std::string& lines) {
   std::istringstream in(lines);

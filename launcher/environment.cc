@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <filesystem>
 #include <sstream>
 
 #include "proto/session.h"
@@ -31,6 +32,25 @@ Environment InheritedEnvironment() {
   return environment;
 }
 
+std::string PtxStoreFolder(const Environment& inherited, const std::string& asked) {
+  if (asked == "none") return "";
+  if (!asked.empty()) {
+    std::error_code error;
+    const std::filesystem::path folder = std::filesystem::absolute(asked, error);
+    return error ? "" : folder.string();
+  }
+  const auto absolute = [&](const char* name) {
+    const auto found = inherited.find(name);
+    return found != inherited.end() && found->second.rfind('/', 0) == 0 ? found->second
+                                                                        : std::string();
+  };
+  if (const std::string cache = absolute("XDG_CACHE_HOME"); !cache.empty()) {
+    return cache + "/ops-debug/ptx";
+  }
+  const std::string home = absolute("HOME");
+  return home.empty() ? "" : home + "/.cache/ops-debug/ptx";
+}
+
 std::string VisibleDevice(const std::string& visible, uint32_t index) {
   std::istringstream list(visible);
   std::string device;
@@ -52,8 +72,19 @@ std::variant<Environment, Problem> TargetEnvironment(const Environment& inherite
                    "LD_PRELOAD cannot carry it; move ops-debug to another folder",
                    kExitToolFailure};
   }
+  if (options.engine == "sass" && device.kind == DeviceKind::kEmulator) {
+    return Problem{"--engine sass needs an NVIDIA GPU: the emulator executes PTX",
+                   "leave --engine away, or choose --device gpu"};
+  }
   Environment environment = inherited;
   Prepend(environment, "LD_PRELOAD", library);
+  environment[proto::kEnvLibrary] = library;
+  // The driver loads what this names into every process that initialises it: into children, too,
+  // whose environment lost LD_PRELOAD. A tool that the user put there keeps its place.
+  environment.try_emplace("CUDA_INJECTION64_PATH", library);
+  if (access(installation.python_folder.c_str(), R_OK) == 0) {
+    Prepend(environment, "PYTHONPATH", installation.python_folder);
+  }
   environment[proto::kEnvRing] = ring_name;
   environment[proto::kEnvChecks] = options.checks;
   environment[proto::kEnvRewrite] = options.rewrite;
@@ -61,6 +92,21 @@ std::variant<Environment, Problem> TargetEnvironment(const Environment& inherite
   if (options.quarantine_bytes) {
     environment[proto::kEnvQuarantineBytes] = std::to_string(*options.quarantine_bytes);
   }
+  environment[proto::kEnvEngine] = options.engine;
+  environment[proto::kEnvTensors] = options.tensors ? "1" : "0";
+  // What an outer ops-debug asked for is not asked for here.
+  const auto set_or_clear = [&](const char* name, const std::string& value) {
+    value.empty() ? void(environment.erase(name)) : void(environment[name] = value);
+  };
+  const auto number = [](const std::optional<uint64_t>& value) {
+    return value ? std::to_string(*value) : std::string();
+  };
+  set_or_clear(proto::kEnvPtxStore, PtxStoreFolder(inherited, options.ptx_store));
+  set_or_clear(proto::kEnvKernelName, options.kernel_name);
+  set_or_clear(proto::kEnvLaunchSkip, number(options.launch_skip));
+  set_or_clear(proto::kEnvLaunchCount, number(options.launch_count));
+  set_or_clear(proto::kEnvSample, number(options.sample));
+  set_or_clear(proto::kEnvLeakCheck, options.leak_check ? "1" : "");
   if (options.schedule_seed)
     environment[proto::kEnvScheduleSeed] = std::to_string(*options.schedule_seed);
   if (device.kind == DeviceKind::kEmulator) {

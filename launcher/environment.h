@@ -17,13 +17,19 @@ using Environment = std::map<std::string, std::string>;
 Environment InheritedEnvironment();
 
 // What the target gets: the inherited variables, the preload library in front of the user's own,
-// the emulator's folder in front of the library path, and the variables of proto/session.h.
+// the emulator's folder in front of the library path, our Python package in front of the Python
+// path, and the variables of proto/session.h.
 // `device` is never kAuto.
 std::variant<Environment, Problem> TargetEnvironment(const Environment& inherited,
                                                      const Installation& installation,
                                                      const RunOptions& options,
                                                      const DeviceChoice& device,
                                                      const std::string& ring_name);
+
+// The folder of --ptx-store as the target finds it from wherever it goes: absolute; by default
+// ops-debug/ptx in the user's cache folder (XDG Base Directory Specification: $XDG_CACHE_HOME if it
+// is absolute, else ~/.cache). Empty: in memory only, asked for or because there is no home.
+std::string PtxStoreFolder(const Environment& inherited, const std::string& asked);
 
 // Device `index` of those that `visible` (CUDA_VISIBLE_DEVICES; empty: all) leaves.
 std::string VisibleDevice(const std::string& visible, uint32_t index);

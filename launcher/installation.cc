@@ -9,8 +9,13 @@ Installation FindInstallation() {
   std::error_code error;
   const std::string directory =
       std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
-  return {directory, directory + "/ops-debug-analyzer", directory + "/ops-debug-runner",
-          directory + "/lib/libops_debug_interposer.so", directory + "/emulator"};
+  return {directory,
+          directory + "/ops-debug-analyzer",
+          directory + "/ops-debug-runner",
+          directory + "/lib/libops_debug_interposer.so",
+          directory + "/emulator",
+          directory + "/python",
+          directory + "/suppressions.yaml"};
 }
 
 }  // namespace ops_debug::launcher

@@ -12,6 +12,8 @@ struct Installation {
   std::string runner;           // ops-debug-runner
   std::string preload_library;  // lib/libops_debug_interposer.so
   std::string emulator_folder;  // emulator: libcuda.so.1 and libcudart.so.N of the CPU device
+  std::string python_folder;    // python: package ops_debug, for the target's PYTHONPATH
+  std::string suppressions;     // suppressions.yaml: known-benign patterns of libraries
 };
 
 Installation FindInstallation();

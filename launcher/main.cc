@@ -4,8 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "launcher/child_process.h"
 #include "launcher/command.h"
 #include "launcher/installation.h"
+#include "proto/standard_streams.h"
 
 namespace ops_debug::launcher {
 namespace {
@@ -58,5 +60,7 @@ int Main(const std::vector<std::string>& words) {
 }  // namespace ops_debug::launcher
 
 int main(int argc, char** argv) {
+  ops_debug::proto::OccupyStandardStreams();
+  ops_debug::launcher::IgnoreFailingOutput();
   return ops_debug::launcher::Main(std::vector<std::string>(argv + 1, argv + argc));
 }

@@ -5,6 +5,8 @@
 #include <cctype>
 #include <charconv>
 
+#include "proto/kernel_name_pattern.h"
+
 namespace ops_debug::launcher {
 namespace {
 
@@ -121,6 +123,47 @@ std::optional<Problem> ReadSchedule(const FlagValues& values, RunOptions* option
   return std::nullopt;
 }
 
+// A number from `least` on.
+std::optional<Problem> ReadCount(const FlagValues& values, const std::string& flag, uint64_t least,
+                                 std::optional<uint64_t>* count) {
+  if (!values.Has(flag)) return std::nullopt;
+  const std::string text = values.Get(flag);
+  uint64_t number = 0;
+  if (!ParseNumber(text, &number) || number < least) {
+    return BadValue(flag, text, "a number from " + std::to_string(least) + " on");
+  }
+  *count = number;
+  return std::nullopt;
+}
+
+// Which launches are checked.
+std::optional<Problem> ReadFilters(const FlagValues& values, RunOptions* options) {
+  if (values.Has("kernel-name")) {
+    options->kernel_name = values.Get("kernel-name");
+    if (options->kernel_name.empty()) {
+      return BadValue("kernel-name", "", "a regular expression, such as \"gemm|softmax\"");
+    }
+    proto::PatternError error;
+    if (!proto::CompileKernelNamePattern(options->kernel_name, &error)) {
+      return Problem{"--kernel-name: " + error.text + " (character " +
+                         std::to_string(error.position) + ")\n  " + options->kernel_name + "\n  " +
+                         std::string(error.position - 1, ' ') + '^',
+                     "a \\ before ( ) [ ] { } * + ? . | $ ^ takes the character as it is"};
+    }
+  }
+  if (auto problem = ReadCount(values, "launch-skip", 0, &options->launch_skip)) return problem;
+  if (auto problem = ReadCount(values, "launch-count", 1, &options->launch_count)) return problem;
+  if (values.Has("sample")) {
+    const std::string text = values.Get("sample");
+    uint64_t number = 0;
+    if (text.rfind("1/", 0) != 0 || !ParseNumber(text.substr(2), &number) || number == 0) {
+      return BadValue("sample", text, "1/N with N from 1 on, such as 1/100");
+    }
+    options->sample = number;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::variant<ReportOptions, Problem> ReadReportOptions(const FlagValues& values) {
@@ -145,6 +188,12 @@ std::variant<ReportOptions, Problem> ReadReportOptions(const FlagValues& values)
     }
     options.required_coverage_percent = percent;
   }
+  options.suppressions = values.All("suppressions");
+  for (const std::string& file : options.suppressions) {
+    if (file.empty()) return BadValue("suppressions", "", "a file name");
+  }
+  options.generate_suppressions = values.Has("gen-suppressions");
+  options.list_kernels = values.Has("list-kernels");
   return options;
 }
 
@@ -164,6 +213,18 @@ std::variant<RunOptions, Problem> ReadRunOptions(const FlagValues& values) {
   if (auto problem = ReadWord(values, "on-error", {"skip", "trap"}, &options.on_error)) {
     return *problem;
   }
+  if (auto problem = ReadWord(values, "engine", {"auto", "ptx", "sass"}, &options.engine)) {
+    return *problem;
+  }
+  std::string tensors = "on";
+  if (auto problem = ReadWord(values, "tensors", {"on", "off"}, &tensors)) return *problem;
+  options.tensors = tensors == "on";
+  options.leak_check = values.Has("leak-check");
+  options.ptx_store = values.Get("ptx-store");
+  if (values.Has("ptx-store") && options.ptx_store.empty()) {
+    return BadValue("ptx-store", "", "a folder, or none");
+  }
+  if (auto problem = ReadFilters(values, &options)) return *problem;
   options.log = values.Get("log");
   if (values.Has("log") && options.log.empty()) return BadValue("log", "", "a file name");
   if (values.Has("quarantine-size")) {

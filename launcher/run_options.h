@@ -23,6 +23,9 @@ struct ReportOptions {
   std::string output;                          // empty: stderr in a run, stdout of `report`
   int error_exit_code = kDefaultExitFindings;  // 0: findings do not change the exit code
   std::optional<double> required_coverage_percent;
+  std::vector<std::string> suppressions;  // files
+  bool generate_suppressions = false;
+  bool list_kernels = false;
 };
 
 struct RunOptions {
@@ -34,6 +37,13 @@ struct RunOptions {
   std::string emulate;  // models of the emulator's devices; empty: its default
   std::string log;
   std::optional<uint64_t> quarantine_bytes;
+  std::string engine = "auto";
+  std::string ptx_store;  // empty: the default folder; "none": in memory only
+  bool tensors = true;
+  bool leak_check = false;
+  std::string kernel_name;                            // regular expression; empty: all
+  std::optional<uint64_t> launch_skip, launch_count;  // per kernel
+  std::optional<uint64_t> sample;                     // check one launch in so many
   std::optional<uint64_t> schedule_seed;  // of the emulator; unset: the default schedule
   std::optional<uint64_t> schedules;      // try the seeds 1 to this
 };

@@ -22,6 +22,7 @@
 #include "launcher/device.h"
 #include "launcher/environment.h"
 #include "launcher/exit_code.h"
+#include "proto/session.h"
 
 namespace ops_debug::launcher {
 namespace {
@@ -70,8 +71,8 @@ std::optional<int> Reap(pid_t process) {
 
 class Supervisor {
  public:
-  Supervisor(SignalQueue& signals, AnalyzerProcess& analyzer)
-      : signals_(signals), analyzer_(analyzer) {}
+  Supervisor(SignalQueue& signals, AnalyzerProcess& analyzer, const std::string& output)
+      : signals_(signals), analyzer_(analyzer), output_(output) {}
 
   // Until the target has ended. Its exit code.
   int WaitForTarget(pid_t target) {
@@ -99,8 +100,8 @@ class Supervisor {
       });
     }
     if (give_up) kill(analyzer_.process_id(), SIGKILL);
-    while (waitpid(analyzer_.process_id(), nullptr, 0) < 0 && errno == EINTR) {
-    }
+    analyzer_.End();
+    RemoveUnfinishedReport(output_);
     if (give_up) {
       return Problem{"interrupted while the report was being written", "", kExitToolFailure};
     }
@@ -123,6 +124,7 @@ class Supervisor {
 
   SignalQueue& signals_;
   AnalyzerProcess& analyzer_;
+  const std::string output_;  // --output
   bool analyzer_open_ = true;
   bool told_of_death_ = false;
 };
@@ -147,16 +149,20 @@ int RunUnderTool(const Installation& installation, const RunOptions& options, co
   const auto environment = TargetEnvironment(inherited, installation, options,
                                              std::get<DeviceChoice>(device), ring.name);
   if (const auto* problem = std::get_if<Problem>(&environment)) return Tell(*problem);
-  SignalQueue signals;
   auto analyzer = AnalyzerProcess::StartLive(installation, options, ring.name, target.expects_cuda);
   if (const auto* problem = std::get_if<Problem>(&analyzer)) return Tell(*problem);
-  Supervisor supervisor(signals, std::get<AnalyzerProcess>(analyzer));
+  SignalQueue signals;  // from here on; until then Ctrl-C simply ends us, and the analyzer follows
+  Environment target_environment = std::get<Environment>(environment);
+  target_environment[proto::kEnvRing] = std::get<AnalyzerProcess>(analyzer).ring_name();
+  Supervisor supervisor(signals, std::get<AnalyzerProcess>(analyzer), options.report.output);
   const auto started = Start({.path = target.path,
                               .arguments = target.arguments,
-                              .environment = std::get<Environment>(environment),
+                              .environment = target_environment,
                               .fixed_addresses = options.schedule_seed.has_value()});
   if (const auto* problem = std::get_if<Problem>(&started)) {
     kill(std::get<AnalyzerProcess>(analyzer).process_id(), SIGKILL);
+    std::get<AnalyzerProcess>(analyzer).End();
+    RemoveUnfinishedReport(options.report.output);
     return Tell(*problem);
   }
   const int program_code = supervisor.WaitForTarget(std::get<pid_t>(started));
@@ -167,12 +173,12 @@ int RunUnderTool(const Installation& installation, const RunOptions& options, co
   return Finish(program_code, outcome, options.report, expects_checks);
 }
 
-int ReportLog(const Installation& installation, const ReportOptions& options,
-              const std::string& log) {
+int ReportLogs(const Installation& installation, const ReportOptions& options,
+               const std::vector<std::string>& logs) {
   SignalQueue signals;
-  auto analyzer = AnalyzerProcess::StartOffline(installation, options, log);
+  auto analyzer = AnalyzerProcess::StartOffline(installation, options, logs);
   if (const auto* problem = std::get_if<Problem>(&analyzer)) return Tell(*problem);
-  Supervisor supervisor(signals, std::get<AnalyzerProcess>(analyzer));
+  Supervisor supervisor(signals, std::get<AnalyzerProcess>(analyzer), options.output);
   return Finish(0, supervisor.WaitForVerdict(), options, true);
 }
 

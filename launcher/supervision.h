@@ -20,8 +20,8 @@ struct Target {
 int RunUnderTool(const Installation& installation, const RunOptions& options, const Target& target,
                  bool* has_findings = nullptr);
 
-// Prints the report of a log; returns the exit code.
-int ReportLog(const Installation& installation, const ReportOptions& options,
-              const std::string& log);
+// Prints the report of logs, merged; returns the exit code.
+int ReportLogs(const Installation& installation, const ReportOptions& options,
+               const std::vector<std::string>& logs);
 
 }  // namespace ops_debug::launcher

@@ -1,11 +1,11 @@
 // What the analyzer tells the launcher over the result pipe: lines of tab-separated fields.
 //
-//   ready                                  the ring exists, the target may start
+//   ready <TAB> name of the ring           the ring exists, the target may start
 //   error <TAB> what happened <TAB> hint   the analyzer could not do its work; the last line
 //   verdict <TAB> six numbers              the report is written; the last line
 //
-// The other direction is a pipe that carries nothing: when its write end closes, the target has
-// ended.
+// The other direction is a pipe that carries one byte when the target has ended. If it closes
+// without one, the launcher was killed.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 namespace ops_debug::proto {
 
 struct Verdict {
-  uint64_t findings = 0;
+  uint64_t findings = 0;  // errors; warnings do not count
   uint64_t launches = 0;
   uint64_t checked_launches = 0;
   uint64_t tool_errors = 0;  // diagnostics that say that the tool could not do its work

@@ -52,11 +52,13 @@ class LogWriter {
   std::chrono::steady_clock::time_point frame_start_;
   uint32_t frames_ = 0;
   uint64_t messages_ = 0;
+  uint64_t whole_bytes_ = 0;  // of the file: header and whole frames
 };
 
 class LogReader {
  public:
-  // Errors: no such file, no log at all, a version that this reader does not know.
+  // Errors: no such file, no log at all, a version that this reader does not know. A file that was
+  // cut off before its header was complete is a log without frames.
   static absl::StatusOr<std::unique_ptr<LogReader>> Open(const std::string& path);
   ~LogReader();
   LogReader(const LogReader&) = delete;
@@ -75,10 +77,17 @@ class LogReader {
 
   int fd_;
   uint64_t offset_ = 0;  // of the next prefix or end mark
-  std::vector<std::byte> frame_;
+  bool cut_header_ = false;
+  void Damage(std::string text);
+
+  // Of the largest frame's size once there is a frame, and never cleared: a file made to waste time
+  // cannot make us fill it for each of its lies.
+  std::unique_ptr<std::byte[]> frame_;
+  size_t frame_size_ = 0;
   size_t frame_offset_ = 0;
   uint32_t next_number_ = 0;
   std::vector<std::string> damage_;
+  uint64_t more_damage_ = 0;  // that damage_ does not list
 };
 
 }  // namespace ops_debug::proto

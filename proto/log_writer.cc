@@ -33,8 +33,10 @@ struct CompressionContext {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LogWriter>> LogWriter::Create(const std::string& path) {
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  // Not blocking: a named pipe that nobody reads must not hold up a run before it began.
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0644);
   if (fd < 0) return absl::ErrnoToStatus(errno, "cannot write log \"" + path + "\"");
+  fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
   auto writer = std::unique_ptr<LogWriter>(new LogWriter(fd, path));
   LogHeader header;
   std::memcpy(header.name, kLogName, sizeof(header.name));
@@ -97,14 +99,18 @@ absl::Status LogWriter::Close() {
 }
 
 absl::Status LogWriter::WriteAll(std::span<const std::byte> bytes) {
+  const size_t size_bytes = bytes.size();
   while (status_.ok() && !bytes.empty()) {
     const ssize_t written = write(fd_, bytes.data(), bytes.size());
     if (written >= 0) {
       bytes = bytes.subspan(static_cast<size_t>(written));
     } else if (errno != EINTR) {
       status_ = absl::ErrnoToStatus(errno, "cannot write log \"" + path_ + "\"");
+      // The piece of a frame that still fitted would only be damage. Nothing to cut in a pipe.
+      if (ftruncate(fd_, static_cast<off_t>(whole_bytes_)) != 0) break;
     }
   }
+  if (status_.ok()) whole_bytes_ += size_bytes;
   return status_;
 }
 

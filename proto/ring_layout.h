@@ -22,7 +22,7 @@
 namespace ops_debug::proto {
 
 inline constexpr uint64_t kRingMagic = 0x676e6972'67626473;  // "sdbgring", little endian
-inline constexpr uint32_t kRingVersion = 1;
+inline constexpr uint32_t kRingVersion = 2;
 inline constexpr uint32_t kRingUnitBytes = 16;
 inline constexpr size_t kRingMinCapacityBytes = 4096;
 inline constexpr size_t kRingMaxCapacityBytes = size_t{1} << 30;
@@ -44,7 +44,7 @@ struct RingHeader {
   uint64_t consumer_start_ticks;
   uint64_t pid_namespace;  // process ids below mean something only inside it
   std::atomic<uint32_t> state;
-  uint32_t reserved;
+  std::atomic<uint32_t> unmapped_producers;
   alignas(64) std::atomic<uint64_t> head;
   alignas(64) std::atomic<uint64_t> tail;
   alignas(64) std::atomic<uint64_t> lost_messages;
@@ -61,7 +61,7 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free &&
 static_assert(sizeof(std::atomic<uint64_t>) == 8 && sizeof(std::atomic<uint32_t>) == 4);
 static_assert(offsetof(RingHeader, version) == 8 && offsetof(RingHeader, capacity_bytes) == 16);
 static_assert(offsetof(RingHeader, consumer_start_ticks) == 32 &&
-              offsetof(RingHeader, state) == 48);
+              offsetof(RingHeader, state) == 48 && offsetof(RingHeader, unmapped_producers) == 52);
 static_assert(offsetof(RingHeader, head) == 64 && offsetof(RingHeader, tail) == 128);
 static_assert(offsetof(RingHeader, lost_messages) == 192 && sizeof(RingHeader) == 256);
 static_assert(sizeof(RingSlot) == 16 && offsetof(RingSlot, size_bytes) == 8);

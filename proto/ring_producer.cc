@@ -3,8 +3,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <boost/interprocess/file_mapping.hpp>
 #include <boost/interprocess/shared_memory_object.hpp>
 #include <cerrno>
+#include <cstring>
 #include <exception>
 
 #include "proto/process_identity.h"
@@ -17,6 +20,10 @@ namespace {
 namespace bip = boost::interprocess;
 
 constexpr uint64_t kWaitLimit_ns = 2'000'000'000;
+// All waits of a process together: so much, and of the time since it opened the ring one part in
+// kWaitShare. A consumer that is slow for ever costs messages then, not the program's time.
+constexpr uint64_t kWaitAllowance_ns = 2'000'000'000;
+constexpr uint64_t kWaitShare = 20;
 constexpr uint64_t kConsumerCheckInterval_ns = 100'000'000;
 constexpr long kFirstNap_ns = 20'000;
 constexpr long kLongestNap_ns = 1'000'000;
@@ -27,6 +34,16 @@ uint64_t Now_ns() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+// Maps `size_bytes` of the segment; 0: all of it. Throws interprocess_exception.
+bip::mapped_region MapSegment(const char* name, size_t size_bytes) {
+  if (std::strncmp(name, "/proc/", 6) == 0) {
+    return bip::mapped_region(bip::file_mapping(name, bip::read_write), bip::read_write, 0,
+                              size_bytes);
+  }
+  return bip::mapped_region(bip::shared_memory_object(bip::open_only, name, bip::read_write),
+                            bip::read_write, 0, size_bytes);
 }
 
 bool IsPowerOfTwo(uint64_t value) { return value != 0 && (value & (value - 1)) == 0; }
@@ -47,31 +64,59 @@ const char* FindDefect(const RingHeader& header, size_t segment_bytes) {
   return nullptr;
 }
 
+// Tells the consumer that this process could not map the ring: one page may still be had.
+void TellUnmapped(const char* name) {
+  try {
+    const bip::mapped_region page = MapSegment(name, sizeof(RingHeader));
+    auto* header = static_cast<RingHeader*>(page.get_address());
+    if (FindDefect(*header, SIZE_MAX) == nullptr) header->unmapped_producers.fetch_add(1);
+  } catch (const std::exception&) {  // not even that: nobody will know
+  }
+}
+
 }  // namespace
 
 struct RingProducer::Impl {
-  enum class Outcome { kWritten, kFull, kFailed };
+  // kTaken: the consumer gave the record up meanwhile, and has counted it.
+  enum class Outcome { kWritten, kFull, kFailed, kTaken };
 
   RingSegment segment;
+  // Only processes of the consumer's PID namespace may claim: in another one, the number in a claim
+  // names nobody, or somebody else.
+  std::atomic<bool> foreign{false};
+  // Of the consumer, as the header told when the ring was opened.
+  uint64_t pid_namespace = 0;
+  uint32_t consumer_process_id = 0;
+  uint64_t consumer_start_ticks = 0;
   // This process as slot words name it. Both in one word: a fork's child renews them while other
   // threads may write.
   std::atomic<uint64_t> identity{0};
   std::atomic<bool> consumer_gone{false};
+  const uint64_t opened_ns = Now_ns();
+  std::atomic<uint64_t> waited_ns{0};
+
+  // How long a wait that ends at `now_ns` may have been.
+  uint64_t WaitLimit_ns(uint64_t now_ns) const {
+    const uint64_t allowed = kWaitAllowance_ns + (now_ns - opened_ns) / kWaitShare;
+    const uint64_t waited = waited_ns.load(std::memory_order_relaxed);
+    return waited >= allowed ? 0 : std::min(kWaitLimit_ns, allowed - waited);
+  }
 
   // Process id above, low bits of the start time below; renewed in the child of a fork.
   uint64_t Identity() {
     const auto self = static_cast<uint32_t>(getpid());
     uint64_t known = identity.load(std::memory_order_relaxed);
     if (static_cast<uint32_t>(known >> 32) == self) return known;
+    // Without /proc (after a chroot) nothing is known, and the namespace is most likely the old
+    // one.
+    const uint64_t here = PidNamespace();
+    foreign.store(here != 0 && here != pid_namespace, std::memory_order_relaxed);
     known = uint64_t{self} << 32 | (ProcessStartTicks(self) & SlotWord::kStartMask);
     identity.store(known, std::memory_order_relaxed);
     return known;
   }
 
-  bool ConsumerRuns() const {
-    const RingHeader& header = *segment.header;
-    return ProcessRuns(header.consumer_process_id, header.consumer_start_ticks);
-  }
+  bool ConsumerRuns() const { return ProcessRuns(consumer_process_id, consumer_start_ticks); }
 
   bool Lose() {
     segment.header->lost_messages.fetch_add(1, std::memory_order_relaxed);
@@ -85,6 +130,7 @@ RingProducer::Impl::Outcome RingProducer::Impl::TryWrite(std::span<const std::by
   RingHeader& header = *segment.header;
   const auto units = static_cast<uint32_t>((message.size() + kRingUnitBytes - 1) / kRingUnitBytes);
   const uint64_t self = Identity();
+  if (foreign.load(std::memory_order_relaxed)) return Outcome::kFailed;
   for (uint32_t attempt = 0; attempt < kMaxAttempts; ++attempt) {
     uint64_t head_word = header.head.load(std::memory_order_acquire);
     const RingPlace head = RingPlace::Unpack(head_word);
@@ -113,11 +159,11 @@ RingProducer::Impl::Outcome RingProducer::Impl::TryWrite(std::span<const std::by
       slot.checksum = RingChecksum(message.data(), message.size());
       word.state = kSlotCommitted;
       uint64_t expected = claimed;
-      // Fails only if the consumer repaired a damaged ring meanwhile.
+      // Fails only if the consumer repaired a damaged ring or lost patience meanwhile.
       return slot.word.compare_exchange_strong(expected, word.Pack(), std::memory_order_release,
                                                std::memory_order_relaxed)
                  ? Outcome::kWritten
-                 : Outcome::kFailed;
+                 : Outcome::kTaken;
     }
     const SlotWord other = SlotWord::Unpack(found);
     if (other.lap == lap && other.state != kSlotFree && other.units >= 1 &&
@@ -137,15 +183,16 @@ std::unique_ptr<RingProducer> RingProducer::Open(const char* name, std::string* 
     auto impl = std::make_unique<Impl>();
     const std::string where = "event ring \"" + std::string(name) + "\": ";
     try {
-      bip::shared_memory_object object(bip::open_only, name, bip::read_write);
-      bip::offset_t size = 0;
-      if (!object.get_size(size) || size < static_cast<bip::offset_t>(sizeof(RingHeader))) {
-        *error = where + "it is not an event ring";
-        return nullptr;
-      }
-      impl->segment.region = bip::mapped_region(object, bip::read_write);
+      impl->segment.region = MapSegment(name, 0);
     } catch (const bip::interprocess_exception& exception) {
       *error = where + exception.what();
+      if (exception.get_native_error() == ENOMEM || exception.get_native_error() == EAGAIN) {
+        TellUnmapped(name);
+      }
+      return nullptr;
+    }
+    if (impl->segment.region.get_size() < sizeof(RingHeader)) {
+      *error = where + "it is not an event ring";
       return nullptr;
     }
     const auto& header = *static_cast<const RingHeader*>(impl->segment.region.get_address());
@@ -157,7 +204,10 @@ std::unique_ptr<RingProducer> RingProducer::Open(const char* name, std::string* 
       *error = where + (defect != nullptr ? defect : "its header is damaged");
       return nullptr;
     }
-    if (header.pid_namespace != PidNamespace()) {
+    impl->pid_namespace = header.pid_namespace;
+    impl->consumer_process_id = header.consumer_process_id;
+    impl->consumer_start_ticks = header.consumer_start_ticks;
+    if (impl->pid_namespace != PidNamespace()) {
       *error = where + "it was made in another PID namespace (container)";
       return nullptr;
     }
@@ -181,31 +231,33 @@ bool RingProducer::Write(std::span<const std::byte> message, WhenFull when_full)
   uint64_t start_ns = 0;
   uint64_t next_check_ns = 0;
   long nap_ns = kFirstNap_ns;
+  bool written = false;
   while (true) {
-    if (header.state.load(std::memory_order_acquire) != kRingOpen) return impl.Lose();
-    switch (impl.TryWrite(message)) {
-      case Impl::Outcome::kWritten:
-        return true;
-      case Impl::Outcome::kFailed:
-        return impl.Lose();
-      case Impl::Outcome::kFull:
-        break;
+    Impl::Outcome outcome = Impl::Outcome::kFailed;
+    if (header.state.load(std::memory_order_acquire) == kRingOpen) outcome = impl.TryWrite(message);
+    if (outcome != Impl::Outcome::kFull) {
+      if (outcome == Impl::Outcome::kFailed) impl.Lose();
+      written = outcome == Impl::Outcome::kWritten;
+      break;
     }
-    if (when_full == WhenFull::kDrop || impl.consumer_gone.load(std::memory_order_relaxed)) {
-      return impl.Lose();
-    }
-    const uint64_t now_ns = Now_ns();
-    if (start_ns == 0) start_ns = next_check_ns = now_ns;
-    if (now_ns >= next_check_ns) {
+    const bool may_wait = when_full == WhenFull::kWait && !impl.consumer_gone.load();
+    const uint64_t now_ns = may_wait ? Now_ns() : 0;
+    if (may_wait && start_ns == 0) start_ns = next_check_ns = now_ns;
+    if (may_wait && now_ns >= next_check_ns) {
       next_check_ns = now_ns + kConsumerCheckInterval_ns;
       // A killed consumer cannot say goodbye; without this every write would wait in vain.
-      if (!impl.ConsumerRuns()) impl.consumer_gone.store(true, std::memory_order_relaxed);
+      if (!impl.ConsumerRuns()) impl.consumer_gone.store(true);
     }
-    if (now_ns - start_ns >= kWaitLimit_ns) return impl.Lose();
+    if (!may_wait || now_ns - start_ns >= impl.WaitLimit_ns(now_ns)) {
+      impl.Lose();
+      break;
+    }
     const timespec nap{0, nap_ns};
     nanosleep(&nap, nullptr);
     if (nap_ns < kLongestNap_ns) nap_ns *= 2;
   }
+  if (start_ns != 0) impl.waited_ns.fetch_add(Now_ns() - start_ns, std::memory_order_relaxed);
+  return written;
 }
 
 uint32_t RingChecksum(const std::byte* data, size_t size_bytes) {

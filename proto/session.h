@@ -27,4 +27,28 @@ inline constexpr char kEnvEmulate[] = "OPS_DEBUG_EMULATE";
 // Decimal; the emulator's schedule (emulator/schedule.h). Unset: the default one.
 inline constexpr char kEnvScheduleSeed[] = "OPS_DEBUG_SCHEDULE_SEED";
 
+// Which engine checks a kernel: "auto" (default: PTX where there is PTX, SASS otherwise), "ptx",
+// "sass".
+inline constexpr char kEnvEngine[] = "OPS_DEBUG_ENGINE";
+// Folder of the store that maps cubins to the PTX they were made from. Unset: none, in memory only.
+inline constexpr char kEnvPtxStore[] = "OPS_DEBUG_PTX_STORE";
+// "1" (default): blocks that PyTorch's, CuPy's and RMM's pools hand out have bounds of their own.
+// "0": only the pools' segments do.
+inline constexpr char kEnvTensors[] = "OPS_DEBUG_TENSORS";
+// ECMAScript regular expression that a kernel's mangled or demangled name must contain to be
+// checked. Unset: all.
+inline constexpr char kEnvKernelName[] = "OPS_DEBUG_KERNEL_NAME";
+// Decimal. Per kernel: launches to leave unchecked first, then how many to check (unset: all), and
+// check one in N.
+inline constexpr char kEnvLaunchSkip[] = "OPS_DEBUG_LAUNCH_SKIP";
+inline constexpr char kEnvLaunchCount[] = "OPS_DEBUG_LAUNCH_COUNT";
+inline constexpr char kEnvSample[] = "OPS_DEBUG_SAMPLE";
+// "1": report memory that is never freed.
+inline constexpr char kEnvLeakCheck[] = "OPS_DEBUG_LEAK_CHECK";
+// Full path of the interposer library, for children whose environment lost LD_PRELOAD.
+inline constexpr char kEnvLibrary[] = "OPS_DEBUG_LIBRARY";
+// libsanitizer-public.so of NVIDIA's Sanitizer API, which checks kernels of which there is only
+// machine code. Unset: it is looked for (interposer/sass_library.h).
+inline constexpr char kEnvSanitizerLibrary[] = "OPS_DEBUG_SANITIZER_LIBRARY";
+
 }  // namespace ops_debug::proto

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
@@ -278,6 +279,21 @@ bool LooksLikeFatbin(const void* image) {
          StartsWithBytes(image, &kFatbinContainerMagic, sizeof kFatbinContainerMagic);
 }
 
+// Pointers up to a null one (link.stub of the toolkit: __cudaPrelinkFatbins).
+static std::vector<const void*> ReadObjectList(const void* list) {
+  constexpr size_t kMaxObjects = 65536;
+  std::vector<const void*> objects;
+  const size_t readable = list ? ReadableBytes(list) : 0;
+  const size_t room = std::min(readable / sizeof(void*), kMaxObjects);
+  for (size_t i = 0; i < room; ++i) {
+    const void* object = nullptr;
+    std::memcpy(&object, static_cast<const std::byte*>(list) + i * sizeof object, sizeof object);
+    if (object == nullptr) break;
+    objects.push_back(object);
+  }
+  return objects;
+}
+
 Result<Fatbin> OpenFatbin(const void* image) {
   Fatbin fatbin;
   const void* container = image;
@@ -292,6 +308,7 @@ Result<Fatbin> OpenFatbin(const void* image) {
     std::memcpy(&wrapper, image, readable < sizeof wrapper ? readable : sizeof wrapper);
     container = wrapper.container;
     fatbin.relocatable = wrapper.version == 2;
+    if (fatbin.relocatable) fatbin.objects = ReadObjectList(wrapper.relocatable_containers);
     readable = container ? ReadableBytes(container) : 0;
     if (readable == 0) return Broken("the wrapper's pointer leads to no readable memory");
   }

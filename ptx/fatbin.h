@@ -51,7 +51,8 @@ struct Fatbin {
   // Wrapper of version 2: the program was built with -rdc=true; its objects are listed separately,
   // unlinked.
   bool relocatable = false;
-  uint64_t bytes = 0;  // of the containers read
+  std::vector<const void*> objects;  // containers of those objects; see OpenFatbin
+  uint64_t bytes = 0;                // of the containers read
 };
 
 // Number of bytes that can be read from `address` on in this process, from /proc/self/maps;

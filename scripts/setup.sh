@@ -13,7 +13,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 packages=(
   g++ cmake ninja-build ccache pkg-config python3
   libboost-dev libboost-program-options-dev libprotobuf-dev protobuf-compiler libprotozero-dev libabsl-dev
-  libzstd-dev liblz4-dev nlohmann-json3-dev
+  libzstd-dev liblz4-dev nlohmann-json3-dev libyaml-cpp-dev libxxhash-dev
   libdw-dev libelf-dev liblzma-dev libbz2-dev zlib1g-dev # stack symbols; the last four because libdw is linked statically
 )
 for option in "$@"; do
@@ -31,7 +31,7 @@ done
 toolkit_packages=(
   nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-runtime==13.0.96
   nvidia-cuda-cccl==13.0.85 nvidia-cuda-cupti==13.0.85 nvidia-nvtx==13.0.85 nvidia-cuda-nvrtc==13.0.88
-  nvidia-cuda-sanitizer-api==13.0.85 nvidia-nvml-dev==13.0.87 nvidia-cuda-profiler-api==13.0.85
+  nvidia-nvjitlink==13.0.88 nvidia-cuda-sanitizer-api==13.0.85 nvidia-nvml-dev==13.0.87 nvidia-cuda-profiler-api==13.0.85
 )
 
 mkdir -p build
@@ -128,5 +128,33 @@ install_toolkit() {
   rm -rf build/toolkit.partial
 }
 
+# The headers and the library of NVIDIA's Sanitizer API, which toolkits put together from packages may lack. Without them
+# kernels that have no PTX go unchecked, so a failure is worth a line and no more.
+have_sanitizer() {
+  local home
+  for home in "${OPS_DEBUG_CUDA_HOME:-}" "${CUDA_HOME:-}" "${CUDA_PATH:-}" /usr/local/cuda; do
+    is_toolkit "$home" || continue
+    [[ -f $home/compute-sanitizer/include/sanitizer_patching.h || -f $home/include/sanitizer_patching.h ]] && return 0
+  done
+  [[ -f build/toolkit/include/sanitizer_patching.h || -f build/sanitizer/include/sanitizer_patching.h ]]
+}
+
+install_sanitizer() {
+  local python=${OPS_DEBUG_PYTHON:-python3} package
+  for package in "${toolkit_packages[@]}"; do
+    [[ $package == nvidia-cuda-sanitizer-api==* ]] && break
+  done
+  rm -rf build/sanitizer.partial
+  if "$python" -m pip install --no-deps --no-compile --no-input --disable-pip-version-check --root-user-action=ignore \
+    --target build/sanitizer.partial "$package" >build/setup.log 2>&1 </dev/null; then
+    rm -rf build/sanitizer
+    mv build/sanitizer.partial/nvidia/cu13 build/sanitizer
+  else
+    say "the toolkit has no compute-sanitizer and $package cannot be fetched: kernels without PTX will not be checked"
+  fi
+  rm -rf build/sanitizer.partial
+}
+
 install_debian_packages
 have_toolkit || install_toolkit
+have_sanitizer || install_sanitizer

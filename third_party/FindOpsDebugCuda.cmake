@@ -14,6 +14,9 @@
 #   OpsDebugCuda_NVCC          path of nvcc
 #   OpsDebugCuda_VERSION       CUDA_VERSION of cuda.h as MAJOR.MINOR
 #   OpsDebugCuda::headers      interface target with the include folder (as a system folder)
+#   OpsDebugCuda_SANITIZER_INCLUDE_DIR, OpsDebugCuda::sanitizer_headers
+#                              the same for NVIDIA's Sanitizer API, if its headers are there: in the toolkit, or in
+#                              build/sanitizer (the PyPI package, fetched by scripts/setup.sh)
 
 set(_candidates "${OPS_DEBUG_CUDA_HOME}")
 if(NOT "$ENV{OPS_DEBUG_TOOLKIT}" STREQUAL "pypi")
@@ -55,6 +58,19 @@ if(OpsDebugCuda_HOME)
     target_include_directories(OpsDebugCuda::headers SYSTEM INTERFACE "${OpsDebugCuda_INCLUDE_DIR}")
   endif()
 endif()
+
+set(OpsDebugCuda_SANITIZER_INCLUDE_DIR "")
+foreach(_folder "${OpsDebugCuda_HOME}/compute-sanitizer/include" "${OpsDebugCuda_HOME}/include"
+                "${CMAKE_SOURCE_DIR}/build/sanitizer/include" "${CMAKE_BINARY_DIR}/sanitizer/include")
+  if(EXISTS "${_folder}/sanitizer_patching.h")
+    set(OpsDebugCuda_SANITIZER_INCLUDE_DIR "${_folder}")
+    if(NOT TARGET OpsDebugCuda::sanitizer_headers)
+      add_library(OpsDebugCuda::sanitizer_headers INTERFACE IMPORTED GLOBAL)
+      target_include_directories(OpsDebugCuda::sanitizer_headers SYSTEM INTERFACE "${_folder}")
+    endif()
+    break()
+  endif()
+endforeach()
 
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(OpsDebugCuda

@@ -5,9 +5,11 @@
 
 #include <dlfcn.h>
 
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
+#include <type_traits>
 
 #include "emulator/driver/messages.h"
 
@@ -40,18 +42,19 @@ void Look(PFN_cuGetProcAddress_v12000 get_proc_address, const char* name, int ve
   *function = reinterpret_cast<Function>(found);
 }
 
-Loaded Load() {
-  Loaded loaded;
+// NVIDIA's run-time, too, has its pointers in static memory before it initialises the driver: tools
+// that the driver loads just then (CUDA_INJECTION64_PATH) find them there.
+void Load(Loaded& loaded) {
   void* library = dlopen("libcuda.so.1", RTLD_NOW);
   if (library == nullptr) {
     const char* reason = dlerror();
     Say(std::string("cannot load libcuda.so.1: ") +
         (reason != nullptr ? reason : "no reason given"));
-    return loaded;
+    return;
   }
   loaded.get_proc_address =
       reinterpret_cast<PFN_cuGetProcAddress_v12000>(dlsym(library, "cuGetProcAddress_v2"));
-  if (loaded.get_proc_address == nullptr) return loaded;
+  if (loaded.get_proc_address == nullptr) return;
 #define OPS_DEBUG_DRIVER_CALL(name, version)                                                   \
   Look(loaded.get_proc_address, #name, version, CU_GET_PROC_ADDRESS_LEGACY_STREAM,             \
        &loaded.calls.name);                                                                    \
@@ -60,12 +63,14 @@ Loaded Load() {
 #include "emulator/cudart/driver_calls.inc"
 #undef OPS_DEBUG_DRIVER_CALL
   loaded.error = static_cast<cudaError_t>(loaded.calls.cuInit(0));
-  return loaded;
 }
 
 // Never destroyed: programs call the run-time from atexit handlers.
+static_assert(std::is_trivially_destructible_v<Loaded>);
 const Loaded& TheDriver() {
-  static const Loaded& loaded = *new Loaded(Load());
+  static Loaded loaded;
+  static std::once_flag once;
+  std::call_once(once, Load, std::ref(loaded));
   return loaded;
 }
 

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "emulator/link.h"
 #include "ptx/fatbin.h"
+#include "ptx/link.h"
 
 namespace ops_debug::emulator {
 namespace {
@@ -93,10 +93,10 @@ CUresult FromRelocatable(const void* image, const DeviceModel& model, std::strin
     *why = "the program was built with -rdc=true and its objects carry no PTX" + HowToGetPtx(model);
     return CUDA_ERROR_NO_BINARY_FOR_GPU;
   }
-  std::vector<LinkInput> inputs;
+  std::vector<ptx::LinkInput> inputs;
   for (size_t i = 0; i < texts.size(); ++i)
     inputs.push_back({"object " + std::to_string(i + 1) + " of the program", texts[i]});
-  ptx::Result<std::string> linked = LinkModules(inputs);
+  ptx::Result<std::string> linked = ptx::LinkModules(inputs);
   if (!linked.ok()) {
     *why = "cannot link the program's device code: " + linked.error().message;
     return CUDA_ERROR_INVALID_IMAGE;

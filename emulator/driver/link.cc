@@ -1,6 +1,7 @@
 // cuLink*: several modules become one image. The "cubin" that a program gets back is the linked PTX
 // as text, which every loading function accepts.
-#include "emulator/link.h"
+
+#include "ptx/link.h"
 
 #include <chrono>
 #include <cstring>
@@ -163,10 +164,10 @@ CUresult cuLinkComplete(CUlinkState handle, void** image, size_t* bytes) {
   return WithState(handle, [&](Device&, CUlinkState_st& state) -> CUresult {
     if (image == nullptr || state.inputs.empty()) return CUDA_ERROR_INVALID_VALUE;
     const auto start = std::chrono::steady_clock::now();
-    std::vector<LinkInput> inputs;
+    std::vector<ops_debug::ptx::LinkInput> inputs;
     for (const CUlinkState_st::Input& input : state.inputs)
       inputs.push_back({input.name, input.ptx});
-    auto linked = LinkModules(inputs);
+    auto linked = ops_debug::ptx::LinkModules(inputs);
     if (!linked.ok()) return Refuse(state, linked.error().message, CUDA_ERROR_INVALID_IMAGE);
     state.image = std::move(linked.value());
     const std::chrono::duration<float, std::milli> elapsed =

@@ -1,5 +1,6 @@
 // Look-up of driver functions by name and version, and the refusal of NVIDIA's private tables.
 #include <cuda.h>
+#include <dlfcn.h>
 
 #include <algorithm>
 #include <iterator>
@@ -89,6 +90,13 @@ CUresult cuGetProcAddress(const char* name, void** function, int version, cuuint
 CUresult cuGetExportTable(const void** table, const CUuuid*) {
   if (table == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *table = nullptr;
+  // NVRTC and nvJitLink ask as well, once they see a driver, and do without.
+  Dl_info caller{};
+  const bool known = dladdr(__builtin_return_address(0), &caller) != 0 && caller.dli_fname;
+  const std::string_view library = known ? caller.dli_fname : "";
+  for (const std::string_view compiler : {"libnvrtc", "libnvJitLink"}) {
+    if (library.find(compiler) != std::string_view::npos) return CUDA_ERROR_NOT_SUPPORTED;
+  }
   Say("this program contains NVIDIA's CUDA run-time (nvcc links it statically by default), which "
       "needs private tables "
       "of NVIDIA's driver; rebuild the program with `nvcc -cudart shared` to run it on the "

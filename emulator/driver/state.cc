@@ -1,6 +1,7 @@
 // The process's driver, the threads' context stacks, and the rules that every call shares.
 #include "emulator/driver/state.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -108,6 +109,18 @@ std::optional<uint64_t> SeedFromEnvironment() {
   return seed != 0 ? std::optional(seed) : std::nullopt;  // 0: the default schedule
 }
 
+// NVIDIA's driver loads what this variable names when it is initialised, before it has a device,
+// and calls its InitializeInjection: the way in for tools that are not preloaded.
+void LoadInjection() {
+  static std::atomic<bool> done{false};
+  const char* const path = std::getenv("CUDA_INJECTION64_PATH");
+  if (path == nullptr || *path == '\0' || done.exchange(true)) return;
+  void* const library = dlopen(path, RTLD_NOW);
+  if (library == nullptr) return;
+  const auto begin = reinterpret_cast<int (*)()>(dlsym(library, "InitializeInjection"));
+  if (begin != nullptr) begin();
+}
+
 CUresult Initialise() {
   const char* wanted = std::getenv(kEnvEmulate);
   std::string why;
@@ -151,6 +164,7 @@ extern "C" CUresult cuInit(unsigned int flags) {
   return ops_debug::emulator::Guarded([]() -> CUresult {
     using namespace ops_debug::emulator;  // NOLINT(google-build-using-namespace): entry point
     if (is_forked_child.load()) return CUDA_ERROR_NOT_INITIALIZED;
+    LoadInjection();  // not under the lock: it may ask us for functions
     static std::mutex& mutex = *new std::mutex;
     const std::lock_guard<std::mutex> lock(mutex);
     return Initialised() ? CUDA_SUCCESS : Initialise();

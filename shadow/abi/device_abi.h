@@ -25,7 +25,8 @@ constexpr uint64_t kChunkBytes = 1ull << (kDirectoryShift - kShadowGranuleShift)
 constexpr uint8_t kShadowUnknown = 0xf0;  // not allocated by a call we saw: allowed, counted
 constexpr uint8_t kShadowWild = 0xf1;     // no address a GPU can have
 constexpr uint8_t kShadowRedZone = 0xfa;  // behind the end of an allocation
-constexpr uint8_t kShadowFreed = 0xfd;    // freed, still in quarantine
+constexpr uint8_t kShadowPool = 0xfc;     // a pool's, and no block has held it yet
+constexpr uint8_t kShadowFreed = 0xfd;    // freed and in quarantine, or given back to its pool
 
 // ---- Module context
 // ------------------------------------------------------------------------------------------------
@@ -99,6 +100,26 @@ struct PublishedFault {
 struct Counters {
   uint64_t unknown_accesses;  // accesses to memory of unknown origin, let through
 };
+
+// ---- Updates of shadow memory
+// -------------------------------------------------------------------------------------------------
+// What apply_updates.cu writes: `count` shadow bytes at a device address. The table is the kernel's
+// only parameter, one block of threads serves one update; two sizes, because most launches carry
+// few.
+struct ShadowUpdate {
+  uint64_t address;
+  uint32_t count;
+  uint32_t value;
+};
+constexpr uint32_t kFewUpdates = 14;
+constexpr uint32_t kManyUpdates = 240;
+template <uint32_t kCount>
+struct ShadowUpdateTable {
+  ShadowUpdate updates[kCount];
+};
+constexpr char kApplyFewUpdates[] = "ops_debug_apply_few_updates";
+constexpr char kApplyManyUpdates[] = "ops_debug_apply_many_updates";
+static_assert(sizeof(ShadowUpdateTable<kManyUpdates>) <= 4096 - 128);
 
 static_assert(sizeof(ModuleContext) == 40 && sizeof(LaunchHeader) == 8 &&
               sizeof(BoundsEntry) == 16);

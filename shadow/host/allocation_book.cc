@@ -13,13 +13,18 @@ AllocationBook::Map::const_iterator AllocationBook::AtOrBefore(uint64_t address)
   return after == by_base_.begin() ? by_base_.end() : std::prev(after);
 }
 
+void AllocationBook::EraseEntry(Map::iterator at) {
+  if (at->second.pool) CutBlocks(at->first, at->second.end());
+  by_base_.erase(at);
+}
+
 void AllocationBook::EraseOverlaps(uint64_t base, uint64_t end) {
   auto at = by_base_.upper_bound(base);
   if (at != by_base_.begin()) {
     auto before = std::prev(at);
     if (before->first == base || before->first + before->second.reserved_bytes > base) at = before;
   }
-  while (at != by_base_.end() && at->first < end) at = by_base_.erase(at);
+  while (at != by_base_.end() && at->first < end) EraseEntry(at++);
 }
 
 uint64_t AllocationBook::Insert(Allocation allocation) {
@@ -41,6 +46,10 @@ bool AllocationBook::MarkFreed(uint64_t base, const char* free_api, HostStack fr
   found->second.freed = true;
   found->second.free_api = free_api;
   found->second.free_stack = std::move(free_stack);
+  if (found->second.pool) {
+    CutBlocks(base, found->second.end());
+    found->second.pool = false;
+  }
   return true;
 }
 
@@ -48,22 +57,24 @@ std::optional<Allocation> AllocationBook::Remove(uint64_t base) {
   std::unique_lock lock(mutex_);
   const auto found = by_base_.find(base);
   if (found == by_base_.end()) return std::nullopt;
-  Allocation removed = std::move(found->second);
-  by_base_.erase(found);
+  Allocation removed = found->second;
+  EraseEntry(found);
   return removed;
 }
 
 void AllocationBook::RemoveContext(const void* context) {
   std::unique_lock lock(mutex_);
   for (auto at = by_base_.begin(); at != by_base_.end();) {
-    at = at->second.context == context ? by_base_.erase(at) : std::next(at);
+    const auto here = at++;
+    if (here->second.context == context) EraseEntry(here);
   }
 }
 
 void AllocationBook::RemoveOwner(uint64_t owner) {
   std::unique_lock lock(mutex_);
   for (auto at = by_base_.begin(); at != by_base_.end();) {
-    at = at->second.owner == owner ? by_base_.erase(at) : std::next(at);
+    const auto here = at++;
+    if (here->second.owner == owner) EraseEntry(here);
   }
 }
 
@@ -75,14 +86,18 @@ void AllocationBook::InsertMapped(Allocation mapping) {
   const auto joins = [&](const Allocation& other) {
     return other.reservation != 0 && other.reservation == mapping.reservation;
   };
+  // The parts are replaced by the whole; their blocks stay.
   if (const auto before = AtOrBefore(base);
       before != by_base_.end() && joins(before->second) && before->second.end() == base) {
     base = before->first;
+    mapping.pool |= before->second.pool;
+    by_base_.erase(before);
   }
   if (const auto behind = by_base_.find(end); behind != by_base_.end() && joins(behind->second)) {
     end = behind->second.end();
+    mapping.pool |= behind->second.pool;
+    by_base_.erase(behind);
   }
-  EraseOverlaps(base, end);
   mapping.base = base;
   mapping.size_bytes = mapping.reserved_bytes = end - base;
   mapping.id = next_id_++;
@@ -94,6 +109,7 @@ void AllocationBook::RemoveMapped(uint64_t base, uint64_t size_bytes) {
   const uint64_t end = base + size_bytes;
   auto at = by_base_.upper_bound(base);
   if (at != by_base_.begin() && std::prev(at)->second.end() > base) --at;
+  CutBlocks(base, end);
   std::vector<Allocation> rest;
   while (at != by_base_.end() && at->first < end) {
     const Allocation whole = std::move(at->second);
@@ -128,14 +144,19 @@ std::optional<Allocation> AllocationBook::FindContaining(uint64_t address, bool 
   return at->second;
 }
 
-std::optional<NearestAllocation> AllocationBook::FindNearest(uint64_t address) const {
+std::optional<NearestAllocation> AllocationBook::FindNearest(uint64_t address,
+                                                             uint64_t time) const {
   using Place = NearestAllocation::Place;
   std::shared_lock lock(mutex_);
   const auto at = AtOrBefore(address);
   const auto next = at == by_base_.end() ? by_base_.begin() : std::next(at);
   if (at != by_base_.end()) {
     const Allocation& low = at->second;
-    if (address < low.end()) return NearestAllocation{low, Place::kInside, address - low.base};
+    const bool inside = address < low.end();
+    if (low.pool && (inside || address - low.base < low.reserved_bytes)) {
+      if (auto block = NearestBlock(low, address, time)) return block;
+    }
+    if (inside) return NearestAllocation{low, Place::kInside, address - low.base};
     const uint64_t behind = address - low.end();
     // An address in a red zone belongs to the allocation in front of it, however near the next one
     // starts.
@@ -153,8 +174,25 @@ bool AllocationBook::FindLive(uint64_t pointer, AllocationRange* range) const {
   // AtOrBefore prefers the allocation that starts at `pointer` to one that ends there.
   const auto at = AtOrBefore(pointer);
   if (at == by_base_.end() || at->second.freed || pointer > at->second.end()) return false;
+  if (at->second.pool) {
+    const auto span = SpanAtOrBefore(pointer);
+    if (span == spans_.end()) return false;
+    const PoolBlock& block = *span->second.block;
+    if (block.freed || pointer > block.end()) return false;
+    *range = {block.base, block.size_bytes};
+    return true;
+  }
   *range = {at->second.base, at->second.size_bytes};
   return true;
+}
+
+std::vector<Allocation> AllocationBook::Live() const {
+  std::shared_lock lock(mutex_);
+  std::vector<Allocation> live;
+  for (const auto& [base, allocation] : by_base_) {
+    if (!allocation.freed) live.push_back(allocation);
+  }
+  return live;
 }
 
 size_t AllocationBook::size() const {

@@ -172,6 +172,24 @@ bool ShadowMap::MarkUnknownInStream(uint64_t address, uint64_t reserved_bytes, v
                       stream);
 }
 
+bool ShadowMap::Prepare(uint64_t address, uint64_t size_bytes) {
+  if (size_bytes == 0) return true;
+  std::lock_guard lock(mutex_);
+  if (directory_ == 0) return false;
+  const uint64_t last = (address + size_bytes - 1) >> kDirectoryShift;
+  for (uint64_t entry = address >> kDirectoryShift; entry <= last; entry++) {
+    if (entry >= kDirectoryEntries || OwnChunk(entry) == 0) return false;
+  }
+  return device_.Finish();
+}
+
+uint64_t ShadowMap::ByteAddress(uint64_t granule) const {
+  std::lock_guard lock(mutex_);
+  const auto found = regions_.find(granule >> kGranulesPerChunkShift);
+  if (found == regions_.end() || found->second.shared) return 0;
+  return found->second.chunk + (granule & (kChunkBytes - 1));
+}
+
 void ShadowMap::Destroy() {
   std::lock_guard lock(mutex_);
   if (directory_ == 0) return;

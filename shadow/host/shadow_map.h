@@ -38,6 +38,13 @@ class ShadowMap {
   bool MarkFreedInStream(uint64_t address, uint64_t reserved_bytes, void* stream);
   bool MarkUnknownInStream(uint64_t address, uint64_t reserved_bytes, void* stream);
 
+  // Gives every region of [address, address + size) a chunk of its own, so that its shadow bytes
+  // have an address that stays (ByteAddress) and others may write them.
+  bool Prepare(uint64_t address, uint64_t size_bytes);
+  // Device address of a granule's shadow byte in a prepared region, else 0. The following granules
+  // of the region follow it.
+  uint64_t ByteAddress(uint64_t granule) const;
+
   // Returns all device memory.
   void Destroy();
   uint64_t device_bytes() const;

@@ -49,6 +49,33 @@ TEST_CASE("function, file and line of a host frame come from the debug informati
   REQUIRE(frame->line == line);
 }
 
+[[gnu::always_inline]] inline proto::StackTrace inlined_helper(uint32_t* line) {
+  *line = __LINE__ + 1;
+  proto::StackTrace stack = Capture();
+  return stack;
+}
+
+[[gnu::noinline]] proto::StackTrace calls_inlined(uint32_t* inner, uint32_t* outer) {
+  *outer = __LINE__ + 1;
+  proto::StackTrace stack = inlined_helper(inner);
+  return stack;
+}
+
+TEST_CASE("a function that was inlined is a frame, and its caller has the line of the call") {
+  uint32_t inner = 0, outer = 0;
+  HostSymbolizer symbolizer;
+  const auto frames = symbolizer.Resolve(calls_inlined(&inner, &outer));
+  const auto frame = std::find_if(frames.begin(), frames.end(), [](const HostFrame& candidate) {
+    return candidate.function.find("inlined_helper") != std::string::npos;
+  });
+  REQUIRE(frame != frames.end());
+  REQUIRE(frame->line == inner);
+  REQUIRE(frame + 1 != frames.end());
+  REQUIRE((frame + 1)->function.find("calls_inlined(") != std::string::npos);
+  REQUIRE((frame + 1)->file.find("host_stack_test.cc") != std::string::npos);
+  REQUIRE((frame + 1)->line == outer);
+}
+
 TEST_CASE("start code of the C library is left out, main stays") {
   uint32_t line = 0;
   HostSymbolizer symbolizer;

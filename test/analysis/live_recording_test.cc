@@ -24,7 +24,7 @@ struct Run {
     REQUIRE(ring != nullptr);
     producer = proto::RingProducer::Open(("ops-debug-live-" + unique).c_str(), &error);
     REQUIRE(producer != nullptr);
-    auto created = proto::LogWriter::Create(log_path);
+    auto created = RunLog::Open(log_path);
     REQUIRE(created.ok());
     log = std::move(*created);
   }
@@ -39,6 +39,7 @@ struct Run {
   Report Finish() {
     int control[2];
     REQUIRE(pipe(control) == 0);
+    REQUIRE(write(control[1], "e", 1) == 1);  // the launcher's word that the target has ended
     close(control[1]);
     EventAnalysis analysis;
     RecordLive(*ring, log.get(), {.control_fd = control[0]}, analysis);
@@ -56,18 +57,20 @@ struct Run {
   std::string log_path;
   std::unique_ptr<proto::RingConsumer> ring;
   std::unique_ptr<proto::RingProducer> producer;
-  std::unique_ptr<proto::LogWriter> log;
+  std::unique_ptr<RunLog> log;
 };
 
+// No such process exists (proc(5), pid_max).
 constexpr char kStart[] =
-    R"(process_id: 7 process_start { executable: "/bin/app" device_name: "GPU" })";
+    R"(process_id: 99999999 process_start { executable: "/bin/app" device_name: "GPU" })";
 
 TEST_CASE("the log gives the same report, byte for byte") {
   Run run;
   run.SendEvent(kStart);
   run.SendEvent(
-      R"(process_id: 7 launch_summary { kernel: "_Z1kv" launches: 3 checked_launches: 3 })");
-  run.SendEvent(R"(process_id: 7 fault { fault_class: FAULT_CLASS_WILD_ADDRESS parameter_index: -1
+      R"(process_id: 99999999 launch_summary { kernel: "_Z1kv" launches: 3 checked_launches: 3 })");
+  run.SendEvent(
+      R"(process_id: 99999999 fault { fault_class: FAULT_CLASS_WILD_ADDRESS parameter_index: -1
                    launch { launch_id: 1 kernel: "_Z1kv" } count: 4 })");
   run.Send("\xff\xff no event");
   for (int i = 0; i < 2000; ++i) run.Send(std::string(100, '\0'));  // more than fits: some are lost
@@ -96,10 +99,10 @@ TEST_CASE("a process that never said goodbye is remarked on; one that did is not
   Run run;
   run.SendEvent(kStart);
   SECTION("killed") {
-    REQUIRE(run.Finish().remarks.at(0).text.find("process 7 (/bin/app) did not end") == 0);
+    REQUIRE(run.Finish().remarks.at(0).text.find("process 99999999 (/bin/app) did not end") == 0);
   }
   SECTION("orderly") {
-    run.SendEvent(R"(process_id: 7 process_end { orderly: true })");
+    run.SendEvent(R"(process_id: 99999999 process_end { orderly: true })");
     REQUIRE(run.Finish().remarks.empty());
   }
 }

@@ -87,6 +87,16 @@ TEST_CASE("bad values are refused with what was expected") {
        "--require-coverage 101: expected a percentage from 0 to 100"},
       {{"--require-coverage", "nan"},
        "--require-coverage nan: expected a percentage from 0 to 100"},
+      {{"--engine", "ptxas"}, "--engine ptxas: expected auto, ptx or sass"},
+      {{"--tensors", "yes"}, "--tensors yes: expected on or off"},
+      {{"--launch-skip", "-1"}, "--launch-skip -1: expected a number from 0 on"},
+      {{"--launch-count", "0"}, "--launch-count 0: expected a number from 1 on"},
+      {{"--sample", "1/0"}, "--sample 1/0: expected 1/N with N from 1 on, such as 1/100"},
+      {{"--sample", "100"}, "--sample 100: expected 1/N with N from 1 on, such as 1/100"},
+      {{"--ptx-store", ""}, "--ptx-store \"\": expected a folder, or none"},
+      {{"--suppressions", ""}, "--suppressions \"\": expected a file name"},
+      {{"--kernel-name", ""},
+       "--kernel-name \"\": expected a regular expression, such as \"gemm|softmax\""},
       {{"--quarantine-size", "1T"},
        "--quarantine-size 1T: expected a size in bytes, or with K, M or G behind it"},
       {{"--quarantine-size", "99999999999999999999"},
@@ -97,6 +107,114 @@ TEST_CASE("bad values are refused with what was expected") {
        "behind it"},
   }));
   REQUIRE(ProblemOf(words).text == text);
+}
+
+TEST_CASE("a wrong regular expression is shown with the place of the mistake") {
+  const auto [pattern, mistake, position] = GENERATE(table<std::string, std::string, size_t>({
+      {"gemm(a", "this ( is never closed", 5},
+      {"gemm)a", "this ) closes nothing", 5},
+      {"(a)[bc", "this [ is never closed", 4},
+      {"[(]a)", "this ) closes nothing", 5},
+      {"ab|*c", "nothing to repeat", 4},
+      {"ab{3,1}c", "bad repeat count", 3},
+      {"a[z-b]", "range whose end lies before its beginning", 4},
+      {"ab\\", "unfinished escape", 3},
+      {"(a)\\1", "back-references are not supported", 5},
+  }));
+  const Problem problem = ProblemOf({"--kernel-name", pattern});
+  REQUIRE(problem.exit_code == kExitUsage);
+  REQUIRE(problem.text == "--kernel-name: " + mistake + " (character " + std::to_string(position) +
+                              ")\n  " + pattern + "\n  " + std::string(position - 1, ' ') + "^");
+}
+
+TEST_CASE("regular expressions of kernel names are ECMAScript's") {
+  for (const char* pattern :
+       {"gemm|softmax", "^_Z\\d+foo", "void f<\\(int\\)3>", "[a-z]{2,3}?", "\\]"}) {
+    REQUIRE(Options({"--kernel-name", pattern}).kernel_name == pattern);
+  }
+}
+
+Environment TargetVariables(const Environment& inherited, const RunOptions& options,
+                            Installation installation = {}) {
+  installation.preload_library = "/bin/sh";  // any file that can be read
+  const auto made =
+      TargetEnvironment(inherited, installation, options, {.kind = DeviceKind::kGpu}, "a-ring");
+  REQUIRE(std::holds_alternative<Environment>(made));
+  return std::get<Environment>(made);
+}
+
+TEST_CASE("what a run is asked to do reaches the target by its environment") {
+  const Environment target = TargetVariables(
+      {}, Options({"--engine=sass", "--tensors=off", "--kernel-name=gemm", "--launch-skip=3",
+                   "--launch-count=2", "--sample=1/7", "--leak-check", "--ptx-store=/keep/it"}));
+  REQUIRE(target.at("OPS_DEBUG_ENGINE") == "sass");
+  REQUIRE(target.at("OPS_DEBUG_TENSORS") == "0");
+  REQUIRE(target.at("OPS_DEBUG_KERNEL_NAME") == "gemm");
+  REQUIRE(target.at("OPS_DEBUG_LAUNCH_SKIP") == "3");
+  REQUIRE(target.at("OPS_DEBUG_LAUNCH_COUNT") == "2");
+  REQUIRE(target.at("OPS_DEBUG_SAMPLE") == "7");
+  REQUIRE(target.at("OPS_DEBUG_LEAK_CHECK") == "1");
+  REQUIRE(target.at("OPS_DEBUG_PTX_STORE") == "/keep/it");
+}
+
+TEST_CASE("what a run is not asked to do is not left over from an outer one") {
+  const Environment target = TargetVariables({{"OPS_DEBUG_KERNEL_NAME", "gemm"},
+                                              {"OPS_DEBUG_LAUNCH_SKIP", "1"},
+                                              {"OPS_DEBUG_LAUNCH_COUNT", "1"},
+                                              {"OPS_DEBUG_SAMPLE", "2"},
+                                              {"OPS_DEBUG_LEAK_CHECK", "1"},
+                                              {"OPS_DEBUG_PTX_STORE", "/outer"}},
+                                             {});
+  for (const char* name :
+       {"KERNEL_NAME", "LAUNCH_SKIP", "LAUNCH_COUNT", "SAMPLE", "LEAK_CHECK", "PTX_STORE"}) {
+    CAPTURE(name);
+    REQUIRE(target.count(std::string("OPS_DEBUG_") + name) == 0);
+  }
+  REQUIRE(target.at("OPS_DEBUG_ENGINE") == "auto");
+  REQUIRE(target.at("OPS_DEBUG_TENSORS") == "1");
+}
+
+TEST_CASE(
+    "the driver loads the library into children that lost LD_PRELOAD, if nobody else has the "
+    "place") {
+  const Environment target = TargetVariables({}, {});
+  REQUIRE(target.at("CUDA_INJECTION64_PATH") == "/bin/sh");
+  REQUIRE(target.at("OPS_DEBUG_LIBRARY") == "/bin/sh");
+  const Environment taken = TargetVariables({{"CUDA_INJECTION64_PATH", "/other/tool.so"}}, {});
+  REQUIRE(taken.at("CUDA_INJECTION64_PATH") == "/other/tool.so");
+}
+
+TEST_CASE("our Python package stands in front of the user's path, if it is installed") {
+  Installation installation;
+  installation.python_folder = "/";
+  REQUIRE(TargetVariables({}, {}, installation).at("PYTHONPATH") == "/");
+  REQUIRE(TargetVariables({{"PYTHONPATH", "/mine"}}, {}, installation).at("PYTHONPATH") ==
+          "/:/mine");
+  installation.python_folder = "/no/such/folder";
+  REQUIRE(TargetVariables({}, {}, installation).count("PYTHONPATH") == 0);
+}
+
+TEST_CASE("PTX is kept in the user's cache folder unless another is named") {
+  REQUIRE(PtxStoreFolder({{"HOME", "/home/me"}}, "") == "/home/me/.cache/ops-debug/ptx");
+  REQUIRE(PtxStoreFolder({{"HOME", "/home/me"}, {"XDG_CACHE_HOME", "/fast"}}, "") ==
+          "/fast/ops-debug/ptx");
+  REQUIRE(PtxStoreFolder({{"HOME", "/home/me"}, {"XDG_CACHE_HOME", "relative"}}, "") ==
+          "/home/me/.cache/ops-debug/ptx");
+  REQUIRE(PtxStoreFolder({}, "").empty());
+  REQUIRE(PtxStoreFolder({{"HOME", "/home/me"}}, "none").empty());
+  REQUIRE(PtxStoreFolder({}, "/a/store") == "/a/store");
+  REQUIRE(PtxStoreFolder({}, "store").front() == '/');
+}
+
+TEST_CASE("the second engine is refused on the emulator") {
+  RunOptions options;
+  options.engine = "sass";
+  Installation installation;
+  installation.preload_library = "/bin/sh";
+  const auto made =
+      TargetEnvironment({}, installation, options, {.kind = DeviceKind::kEmulator}, "a-ring");
+  REQUIRE(std::get<Problem>(made).text ==
+          "--engine sass needs an NVIDIA GPU: the emulator executes PTX");
 }
 
 TEST_CASE("values are typed") {

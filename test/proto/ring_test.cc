@@ -223,7 +223,7 @@ TEST_CASE("a ring without room in /dev/shm is refused with advice, and leaves no
     const std::string name = UniqueName();
     std::string error;
     const bool refused = RingConsumer::Create(name.c_str(), 64 << 20, &error) == nullptr;
-    const bool advised = error.find("--shm-size") != std::string::npos;
+    const bool advised = error.find("ulimit -f") != std::string::npos;
     const bool gone = !boost::interprocess::shared_memory_object::remove(name.c_str());
     _exit(refused && advised && gone ? 0 : 1);
   });

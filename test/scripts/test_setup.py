@@ -116,7 +116,7 @@ def fake_pip(machine):
         f'[[ $* == *--version ]] && exit 0; echo "pip $*" >>{machine.calls}\n'
         'while [[ $1 != --target ]]; do shift; done; root=$2/nvidia/cu13\n'
         'mkdir -p $root/bin $root/lib $root/include; echo "#define CUDA_VERSION 13000" >$root/include/cuda.h\n'
-        "touch $root/bin/nvcc $root/lib/libcudart.so.13; chmod +x $root/bin/nvcc",
+        "touch $root/bin/nvcc $root/lib/libcudart.so.13 $root/include/sanitizer_patching.h; chmod +x $root/bin/nvcc",
     )
     return {"OPS_DEBUG_PYTHON": machine.commands / "fake-python"}
 

@@ -97,7 +97,7 @@ static CUresult Range(CUdeviceptr address, CUdeviceptr* base, size_t* bytes) {
 static CUresult Load(const char* text, Module** out) {
   Driver& driver = TheDriver();
   if (!driver.rejected.empty() && std::strstr(text, driver.rejected.c_str()))
-    return CUDA_ERROR_INVALID_PTX;
+    return driver.rejected_with;
   driver.module_texts.emplace_back(text);
   auto* module = new Module;
   const std::string code = text;
@@ -130,6 +130,7 @@ static CUresult FindVariable(Module* module, const char* name, CUdeviceptr* addr
 }
 static CUresult LaunchOn(Function* function, CUstream stream, void** parameters, void** extra) {
   Driver& driver = TheDriver();
+  if (driver.instant_launches) return CUDA_SUCCESS;
   const bool twin = function->name.find("$ops_debug") != std::string::npos;
   const CUresult result = twin ? driver.twin_result : driver.original_result;
   if (result != CUDA_SUCCESS) return result;
@@ -168,9 +169,10 @@ CUresult cuDeviceGetName(char* name, int length, CUdevice) {
   return CUDA_SUCCESS;
 }
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice) {
-  *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9
-           : attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT   ? 1
-                                                                     : 0;
+  *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR            ? 9
+           : attribute == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN ? 232448
+           : attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT              ? 1
+                                                                                : 0;
   return CUDA_SUCCESS;
 }
 CUresult cuGetErrorName(CUresult error, const char** name) {
@@ -350,6 +352,10 @@ CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned count,
                   4) == 0)
     text = "";
   const CUresult result = fake::Load(text, reinterpret_cast<fake::Module**>(module));
+  if (result == CUDA_SUCCESS) {
+    auto& given = fake::TheDriver().module_options.emplace_back();
+    for (unsigned i = 0; i < count; i++) given.emplace_back(options[i], values[i]);
+  }
   for (unsigned i = 0; i < count && result != CUDA_SUCCESS; i++) {
     if (options[i] == CU_JIT_ERROR_LOG_BUFFER)
       strcpy(static_cast<char*>(values[i]), "ptxas: line 7: no such thing\n");
@@ -360,6 +366,23 @@ CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   return cuModuleLoadDataEx(module, image, 0, nullptr, nullptr);
 }
 CUresult cuModuleUnload(CUmodule) { return CUDA_SUCCESS; }
+
+// The result of any link is the same ELF file.
+CUresult cuLinkCreate_v2(unsigned, CUjit_option*, void**, CUlinkState* state) {
+  static int link;
+  *state = reinterpret_cast<CUlinkState>(&link);
+  return CUDA_SUCCESS;
+}
+CUresult cuLinkAddData_v2(CUlinkState, CUjitInputType, void*, size_t, const char*, unsigned,
+                          CUjit_option*, void**) {
+  return CUDA_SUCCESS;
+}
+CUresult cuLinkComplete(CUlinkState, void** cubin, size_t* bytes) {
+  *cubin = fake::TheDriver().linked_cubin.data();
+  if (bytes != nullptr) *bytes = fake::TheDriver().linked_cubin.size();
+  return CUDA_SUCCESS;
+}
+CUresult cuLinkDestroy(CUlinkState) { return CUDA_SUCCESS; }
 CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
   return fake::FindFunction(AsModule(module), name, reinterpret_cast<fake::Function**>(function));
 }
@@ -389,6 +412,7 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction fun
   return CUDA_SUCCESS;
 }
 CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
+  if (fake::TheDriver().attribute_result != CUDA_SUCCESS) return fake::TheDriver().attribute_result;
   fake::TheDriver().attributes.push_back(AsFunction(function)->name + " " +
                                          std::to_string(attribute) + " " + std::to_string(value));
   return CUDA_SUCCESS;
@@ -420,6 +444,38 @@ CUresult cuLaunchKernel(CUfunction function, unsigned, unsigned, unsigned, unsig
 CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode, CUDA_KERNEL_NODE_PARAMS_v2* parameters) {
   *parameters = {};
   parameters->func = fake::TheDriver().launches.back().function;
+  if (fake::TheDriver().nodes_have_other_handles) {
+    parameters->func =
+        reinterpret_cast<CUfunction>(new fake::Function(*AsFunction(parameters->func)));
+  }
+  return CUDA_SUCCESS;
+}
+CUresult cuFuncGetModule(CUmodule* module, CUfunction function) {
+  *module = reinterpret_cast<CUmodule>(AsFunction(function)->module);
+  return CUDA_SUCCESS;
+}
+CUresult cuLibraryGetModule(CUmodule* module, CUlibrary library) {
+  *module = reinterpret_cast<CUmodule>(library);
+  return CUDA_SUCCESS;
+}
+// A node is kept as a launch.
+CUresult cuGraphAddKernelNode_v2(CUgraphNode* node, CUgraph, const CUgraphNode*, size_t,
+                                 const CUDA_KERNEL_NODE_PARAMS_v2* parameters) {
+  *node = nullptr;
+  const CUfunction function =
+      parameters->func ? parameters->func : reinterpret_cast<CUfunction>(parameters->kern);
+  return fake::LaunchOn(AsFunction(function), nullptr, parameters->kernelParams, parameters->extra);
+}
+CUresult cuLaunchGrid(CUfunction function, int, int) {
+  return fake::LaunchOn(AsFunction(function), nullptr, nullptr, nullptr);
+}
+CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launches, unsigned count,
+                                              unsigned) {
+  for (unsigned i = 0; i < count; i++) {
+    const CUresult result = fake::LaunchOn(AsFunction(launches[i].function), launches[i].hStream,
+                                           launches[i].kernelParams, nullptr);
+    if (result != CUDA_SUCCESS) return result;
+  }
   return CUDA_SUCCESS;
 }
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters,

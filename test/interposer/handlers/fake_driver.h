@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "interposer/driver_api.h"
@@ -26,13 +27,19 @@ struct Driver {
   // What the test decides.
   uint64_t free_bytes = 1ull << 30;  // device memory left; a request beyond it fails
   std::string rejected;              // module text that holds this is refused, with a JIT error log
+  CUresult rejected_with = CUDA_ERROR_INVALID_PTX;
+  std::string linked_cubin;             // what cuLinkComplete gives
   CUresult twin_result = CUDA_SUCCESS;  // of launching a kernel whose name ends in $ops_debug
   CUresult original_result = CUDA_SUCCESS;
   int resident_blocks = 8, resident_twin_blocks = 8;  // on the whole device, of any kernel
   std::function<void(const Launch&)> on_launch;
+  CUresult attribute_result = CUDA_SUCCESS;  // of setting an attribute of a kernel
+  bool nodes_have_other_handles = false;     // a node names its kernel by another CUfunction
+  bool instant_launches = false;             // a launch does nothing and is not remembered
   // What happened.
   std::map<CUdeviceptr, uint64_t> allocations;  // base -> bytes
   std::vector<std::string> module_texts;        // every text that was loaded
+  std::vector<std::vector<std::pair<CUjit_option, void*>>> module_options;  // of each such load
   std::vector<Launch> launches;
   std::vector<std::string> attributes;  // "scale$ops_debug 8 65536"
   int context_synchronizations = 0;

@@ -21,6 +21,7 @@ std::unique_ptr<proto::RingConsumer> StartSession() {
   setenv(proto::kEnvRing, name.c_str(), 1);
   setenv(proto::kEnvChecks, "memory", 1);
   setenv(proto::kEnvQuarantineBytes, "100000", 1);
+  setenv(proto::kEnvLeakCheck, "1", 1);
   return ring;
 }
 const std::unique_ptr<proto::RingConsumer> g_ring = StartSession();
@@ -69,11 +70,13 @@ void StartTest() {
   cuCtxSynchronize();
   fake::Driver& driver = fake::TheDriver();
   driver.on_launch = nullptr;
+  driver.instant_launches = driver.nodes_have_other_handles = false;
   driver.launches.clear();
   driver.module_texts.clear();
   driver.attributes.clear();
   driver.rejected.clear();
-  driver.twin_result = driver.original_result = CUDA_SUCCESS;
+  driver.rejected_with = CUDA_ERROR_INVALID_PTX;
+  driver.twin_result = driver.original_result = driver.attribute_result = CUDA_SUCCESS;
   driver.free_bytes = 1ull << 30;
   TakeEvents();
 }

@@ -242,5 +242,21 @@ TEST_CASE("destroying returns all memory") {
   CHECK(map.directory() == 0);
 }
 
+TEST_CASE("shadow_map: a prepared region's shadow bytes can be written at their address") {
+  FakeDevice device;
+  ShadowMap map(device);
+  REQUIRE(map.Create());
+  const uint64_t address = 3ull << kDirectoryShift;
+  CHECK(map.ByteAddress(address >> kShadowGranuleShift) == 0);
+  REQUIRE(map.MarkValid(address, 2ull << kDirectoryShift, 2ull << kDirectoryShift));
+  REQUIRE(map.Prepare(address + 64, (1ull << kDirectoryShift) + 64));
+  CHECK(device.unfinished == 0);
+  const uint64_t granule = (address + 4096) >> kShadowGranuleShift;
+  CHECK(Look(map, address + 4096) == 0);  // what was known stays
+  *reinterpret_cast<uint8_t*>(map.ByteAddress(granule)) = kShadowPool;
+  CHECK(Look(map, address + 4096) == kShadowPool);
+  CHECK(Look(map, address + (1ull << kDirectoryShift)) == 0);
+}
+
 }  // namespace
 }  // namespace ops_debug::shadow

@@ -3,7 +3,7 @@
 // private names that collide get a suffix; `.file` numbers are made distinct; then everything is
 // printed into one module: prototypes first, because PTX wants names declared before they are used.
 // Rules: PTX ISA 9.0, sections 5.1.3, 11.6 (.extern, .visible, .weak, .common) and 11.7 (.alias).
-#include "emulator/link.h"
+#include "ptx/link.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -20,10 +20,10 @@
 #include "ptx/parser.h"
 #include "ptx/printer.h"
 
-namespace ops_debug::emulator {
+namespace ops_debug::ptx {
 namespace {
 
-// Provided by the executor itself.
+// Provided by whoever runs the module.
 constexpr std::string_view kBuiltins[] = {"vprintf", "__assertfail", "malloc", "free",
                                           "cudaGraphSetConditional"};
 
@@ -73,11 +73,11 @@ class Linker {
  public:
   explicit Linker(std::span<const LinkInput> inputs) : inputs_(inputs) {}
 
-  ptx::Result<std::string> Link() {
+  Result<std::string> Link() {
     for (const LinkInput& input : inputs_) {
-      auto parsed = ptx::Parse(std::string(input.ptx));
+      auto parsed = Parse(std::string(input.ptx));
       if (!parsed.ok()) {
-        ptx::Diagnostic error = parsed.error();
+        Diagnostic error = parsed.error();
         error.message = input.name + ": " + error.message;
         return error;
       }
@@ -88,7 +88,7 @@ class Linker {
     NumberFiles();
     CheckReferences();
     if (!errors_.empty()) {
-      return ptx::Diagnostic{ptx::Diagnostic::Code::kInvalid, 0, 0, errors_, ""};
+      return Diagnostic{Diagnostic::Code::kInvalid, 0, 0, errors_, ""};
     }
     return Print();
   }
@@ -118,20 +118,20 @@ class Linker {
 
   void CollectDefinitions() {
     for (size_t i = 0; i < modules_.size(); ++i) {
-      for (const ptx::Item& item : modules_[i].items) {
-        if (const auto* function = std::get_if<ptx::Function>(&item)) {
+      for (const Item& item : modules_[i].items) {
+        if (const auto* function = std::get_if<Function>(&item)) {
           if (!function->has_body) continue;
           Linkage linkage = LinkageOf(function->linkage);
           if (function->is_entry && linkage == Linkage::kPrivate) linkage = Linkage::kVisible;
           if (linkage == Linkage::kPrivate) continue;
           Define(function->name, {i, linkage, 0, function});
-        } else if (const auto* variable = std::get_if<ptx::Variable>(&item)) {
+        } else if (const auto* variable = std::get_if<Variable>(&item)) {
           const Linkage linkage = LinkageOf(variable->linkage);
           if (linkage == Linkage::kPrivate || linkage == Linkage::kExtern) continue;
           for (const auto& name : variable->names) {
-            Define(name.text, {i, linkage, ptx::VariableSizeBytes(*variable, name), variable});
+            Define(name.text, {i, linkage, VariableSizeBytes(*variable, name), variable});
           }
-        } else if (const auto* raw = std::get_if<ptx::RawDirective>(&item)) {
+        } else if (const auto* raw = std::get_if<RawDirective>(&item)) {
           // `.alias fA, fB;` defines fA.
           const std::optional<std::string_view> alias = AliasOf(*raw);
           if (alias) Define(*alias, {i, Linkage::kVisible, 0, raw});
@@ -140,7 +140,7 @@ class Linker {
     }
   }
 
-  static std::optional<std::string_view> AliasOf(const ptx::RawDirective& raw) {
+  static std::optional<std::string_view> AliasOf(const RawDirective& raw) {
     if (!raw.text.starts_with(".alias")) return std::nullopt;
     std::optional<std::string_view> first;
     ForEachWord(raw.text.substr(6), [&](std::string_view word) {
@@ -152,12 +152,12 @@ class Linker {
   // ---- Private names
 
   // Words that an item declares without linkage.
-  static void ForEachPrivateName(const ptx::Item& item,
+  static void ForEachPrivateName(const Item& item,
                                  const std::function<void(std::string_view)>& action) {
-    if (const auto* function = std::get_if<ptx::Function>(&item)) {
+    if (const auto* function = std::get_if<Function>(&item)) {
       if (!function->is_entry && LinkageOf(function->linkage) == Linkage::kPrivate)
         action(function->name);
-    } else if (const auto* variable = std::get_if<ptx::Variable>(&item)) {
+    } else if (const auto* variable = std::get_if<Variable>(&item)) {
       if (LinkageOf(variable->linkage) != Linkage::kPrivate) return;
       for (const auto& name : variable->names) action(name.text);
     }
@@ -167,16 +167,16 @@ class Linker {
     std::set<std::string, std::less<>> taken;
     for (const auto& [name, definition] : globals_) taken.insert(name);
     for (size_t i = 0; i < modules_.size(); ++i) {
-      ptx::Module& module = modules_[i];
+      Module& module = modules_[i];
       std::unordered_set<std::string_view> own;  // declared in this module with linkage somewhere
-      for (const ptx::Item& item : module.items) {
-        const auto* function = std::get_if<ptx::Function>(&item);
+      for (const Item& item : module.items) {
+        const auto* function = std::get_if<Function>(&item);
         if (function != nullptr && LinkageOf(function->linkage) != Linkage::kPrivate)
           own.insert(function->name);
       }
       std::unordered_map<std::string_view, std::string_view> renamed;
       std::set<std::string, std::less<>> names;
-      for (const ptx::Item& item : module.items) {
+      for (const Item& item : module.items) {
         ForEachPrivateName(item, [&](std::string_view name) {
           if (!own.contains(name)) names.insert(std::string(name));
         });
@@ -196,11 +196,11 @@ class Linker {
 
   using Names = std::unordered_map<std::string_view, std::string_view>;
 
-  static void Rename(ptx::Module& module, const Names& names) {
-    for (ptx::Item& item : module.items) {
-      if (auto* function = std::get_if<ptx::Function>(&item)) {
+  static void Rename(Module& module, const Names& names) {
+    for (Item& item : module.items) {
+      if (auto* function = std::get_if<Function>(&item)) {
         RenameInFunction(module, *function, names);
-      } else if (auto* variable = std::get_if<ptx::Variable>(&item)) {
+      } else if (auto* variable = std::get_if<Variable>(&item)) {
         if (LinkageOf(variable->linkage) == Linkage::kPrivate) {
           for (auto& name : variable->names) {
             if (const auto found = names.find(name.text); found != names.end())
@@ -208,21 +208,20 @@ class Linker {
           }
         }
         RenameInitializers(module, *variable, names);
-      } else if (auto* raw = std::get_if<ptx::RawDirective>(&item)) {
+      } else if (auto* raw = std::get_if<RawDirective>(&item)) {
         if (raw->text.starts_with(".alias")) raw->text = RenameWords(module, raw->text, names);
       }
     }
   }
 
-  static void RenameInitializers(ptx::Module& module, ptx::Variable& variable, const Names& names) {
+  static void RenameInitializers(Module& module, Variable& variable, const Names& names) {
     for (auto& name : variable.names) {
       if (!name.initializer.empty())
         name.initializer = RenameWords(module, name.initializer, names);
     }
   }
 
-  static std::string_view RenameWords(ptx::Module& module, std::string_view text,
-                                      const Names& names) {
+  static std::string_view RenameWords(Module& module, std::string_view text, const Names& names) {
     std::string result;
     const char* copied = text.data();
     ForEachWord(text, [&](std::string_view word) {
@@ -237,40 +236,40 @@ class Linker {
     return module.Intern(result);
   }
 
-  static void RenameInFunction(ptx::Module& module, ptx::Function& function, const Names& all) {
+  static void RenameInFunction(Module& module, Function& function, const Names& all) {
     if (const auto found = all.find(function.name); found != all.end())
       function.name = found->second;
     // What the function declares itself hides the module's names.
     Names names = all;
     for (const auto* list : {&function.parameters, &function.results}) {
-      for (const ptx::Variable& variable : *list) {
+      for (const Variable& variable : *list) {
         for (const auto& name : variable.names) names.erase(name.text);
       }
     }
-    for (const ptx::Statement& statement : function.body) {
-      if (const auto* label = std::get_if<ptx::Label>(&statement)) names.erase(label->name);
-      if (const auto* variable = std::get_if<ptx::Variable>(&statement)) {
+    for (const Statement& statement : function.body) {
+      if (const auto* label = std::get_if<Label>(&statement)) names.erase(label->name);
+      if (const auto* variable = std::get_if<Variable>(&statement)) {
         for (const auto& name : variable->names) names.erase(name.text);
       }
     }
-    for (ptx::Statement& statement : function.body) {
-      if (auto* instruction = std::get_if<ptx::Instruction>(&statement)) {
-        for (ptx::Operand& operand : instruction->operands) RenameOperand(operand, names);
-      } else if (auto* variable = std::get_if<ptx::Variable>(&statement)) {
+    for (Statement& statement : function.body) {
+      if (auto* instruction = std::get_if<Instruction>(&statement)) {
+        for (Operand& operand : instruction->operands) RenameOperand(operand, names);
+      } else if (auto* variable = std::get_if<Variable>(&statement)) {
         RenameInitializers(module, *variable, names);
-      } else if (auto* raw = std::get_if<ptx::RawDirective>(&statement)) {
+      } else if (auto* raw = std::get_if<RawDirective>(&statement)) {
         if (raw->text.starts_with(".calltargets"))
           raw->text = RenameWords(module, raw->text, names);
       }
     }
   }
 
-  static void RenameOperand(ptx::Operand& operand, const Names& names) {
-    if (operand.kind == ptx::Operand::Kind::kSymbol) {
+  static void RenameOperand(Operand& operand, const Names& names) {
+    if (operand.kind == Operand::Kind::kSymbol) {
       if (const auto found = names.find(operand.text); found != names.end())
         operand.text = found->second;
     }
-    for (ptx::Operand& child : operand.children) RenameOperand(child, names);
+    for (Operand& child : operand.children) RenameOperand(child, names);
   }
 
   // ---- Source files
@@ -279,13 +278,13 @@ class Linker {
     uint32_t base = 0;
     for (size_t i = 0; i < modules_.size(); ++i) {
       uint32_t highest = 0;
-      for (ptx::Item& item : modules_[i].items) {
-        if (auto* file = std::get_if<ptx::File>(&item)) {
+      for (Item& item : modules_[i].items) {
+        if (auto* file = std::get_if<File>(&item)) {
           highest = std::max(highest, file->index);
           file->index += base;
-        } else if (auto* function = std::get_if<ptx::Function>(&item)) {
-          for (ptx::Statement& statement : function->body) {
-            auto* loc = std::get_if<ptx::Loc>(&statement);
+        } else if (auto* function = std::get_if<Function>(&item)) {
+          for (Statement& statement : function->body) {
+            auto* loc = std::get_if<Loc>(&statement);
             if (loc == nullptr || i == 0) continue;
             loc->text = {};
             loc->file += base;
@@ -305,11 +304,11 @@ class Linker {
   void CheckReferences() {
     for (size_t i = 0; i < modules_.size(); ++i) {
       std::unordered_set<std::string_view> external;
-      for (const ptx::Item& item : modules_[i].items) {
-        if (const auto* function = std::get_if<ptx::Function>(&item)) {
+      for (const Item& item : modules_[i].items) {
+        if (const auto* function = std::get_if<Function>(&item)) {
           if (LinkageOf(function->linkage) == Linkage::kExtern && !function->has_body)
             external.insert(function->name);
-        } else if (const auto* variable = std::get_if<ptx::Variable>(&item)) {
+        } else if (const auto* variable = std::get_if<Variable>(&item)) {
           if (LinkageOf(variable->linkage) != Linkage::kExtern || variable->space == ".shared")
             continue;
           for (const auto& name : variable->names) {
@@ -329,9 +328,9 @@ class Linker {
     }
   }
 
-  void CheckSize(size_t input, const ptx::Variable& variable, const ptx::Variable::Name& name) {
+  void CheckSize(size_t input, const Variable& variable, const Variable::Name& name) {
     const auto found = globals_.find(name.text);
-    const uint64_t bytes = ptx::VariableSizeBytes(variable, name);
+    const uint64_t bytes = VariableSizeBytes(variable, name);
     if (found == globals_.end() || bytes == 0 || found->second.size_bytes == 0 ||
         bytes == found->second.size_bytes) {
       return;
@@ -342,20 +341,20 @@ class Linker {
   }
 
   template <class Use>
-  static void UseOperand(const ptx::Operand& operand, const Use& use) {
-    if (operand.kind == ptx::Operand::Kind::kSymbol) use(operand.text);
-    for (const ptx::Operand& child : operand.children) UseOperand(child, use);
+  static void UseOperand(const Operand& operand, const Use& use) {
+    if (operand.kind == Operand::Kind::kSymbol) use(operand.text);
+    for (const Operand& child : operand.children) UseOperand(child, use);
   }
 
   template <class Use>
-  static void ForEachUse(const ptx::Module& module, const Use& use) {
-    for (const ptx::Item& item : module.items) {
-      if (const auto* variable = std::get_if<ptx::Variable>(&item)) {
+  static void ForEachUse(const Module& module, const Use& use) {
+    for (const Item& item : module.items) {
+      if (const auto* variable = std::get_if<Variable>(&item)) {
         for (const auto& name : variable->names) ForEachWord(name.initializer, use);
-      } else if (const auto* function = std::get_if<ptx::Function>(&item)) {
-        for (const ptx::Statement& statement : function->body) {
-          if (const auto* instruction = std::get_if<ptx::Instruction>(&statement)) {
-            for (const ptx::Operand& operand : instruction->operands) UseOperand(operand, use);
+      } else if (const auto* function = std::get_if<Function>(&item)) {
+        for (const Statement& statement : function->body) {
+          if (const auto* instruction = std::get_if<Instruction>(&statement)) {
+            for (const Operand& operand : instruction->operands) UseOperand(operand, use);
           }
         }
       }
@@ -374,7 +373,7 @@ class Linker {
            (dot == std::string_view::npos ? 0 : number(text.substr(dot + 1)));
   }
   // "sm_90a" as 901, to compare.
-  static uint32_t ArchitectureOf(const ptx::Module& module) {
+  static uint32_t ArchitectureOf(const Module& module) {
     if (module.targets.empty() || !module.targets[0].starts_with("sm_")) return 0;
     const std::string text(module.targets[0].substr(3));
     return static_cast<uint32_t>(std::strtoul(text.c_str(), nullptr, 10)) * 10 +
@@ -387,8 +386,8 @@ class Linker {
   }
 
   // A declaration of `function`, with the linkage of its definition.
-  static ptx::Function Prototype(const ptx::Function& function) {
-    ptx::Function prototype = function;
+  static Function Prototype(const Function& function) {
+    Function prototype = function;
     prototype.has_body = false;
     prototype.body.clear();
     prototype.directives.clear();
@@ -396,9 +395,9 @@ class Linker {
   }
 
   std::string Print() {
-    ptx::Module out;
+    Module out;
     uint32_t version = 0, architecture = 0;
-    for (const ptx::Module& module : modules_) {
+    for (const Module& module : modules_) {
       if (VersionOf(module.version) >= version) {
         version = VersionOf(module.version);
         out.version = module.version;
@@ -411,35 +410,35 @@ class Linker {
     out.address_size = 64;
     out.has_address_size = true;
     std::set<std::string_view> declared;
-    const auto declare = [&](const ptx::Function& function) {
+    const auto declare = [&](const Function& function) {
       if (!function.is_entry && declared.insert(function.name).second)
         out.items.emplace_back(Prototype(function));
     };
-    for (const ptx::Module& module : modules_) {
-      for (const ptx::Item& item : module.items) {
-        const auto* function = std::get_if<ptx::Function>(&item);
+    for (const Module& module : modules_) {
+      for (const Item& item : module.items) {
+        const auto* function = std::get_if<Function>(&item);
         if (function != nullptr && function->has_body && Stays(function->name, function))
           declare(*function);
       }
     }
     // What only has prototypes: built-in functions, and functions that an .alias defines.
-    for (const ptx::Module& module : modules_) {
-      for (const ptx::Item& item : module.items) {
-        const auto* function = std::get_if<ptx::Function>(&item);
+    for (const Module& module : modules_) {
+      for (const Item& item : module.items) {
+        const auto* function = std::get_if<Function>(&item);
         if (function != nullptr && !function->has_body) declare(*function);
       }
     }
     for (size_t i = 0; i < modules_.size(); ++i) {
-      for (const ptx::Item& item : modules_[i].items) {
-        if (std::holds_alternative<ptx::File>(item)) out.items.push_back(item);
-        if (const auto* variable = std::get_if<ptx::Variable>(&item)) AddVariable(out, *variable);
+      for (const Item& item : modules_[i].items) {
+        if (std::holds_alternative<File>(item)) out.items.push_back(item);
+        if (const auto* variable = std::get_if<Variable>(&item)) AddVariable(out, *variable);
       }
     }
     for (size_t i = 0; i < modules_.size(); ++i) {
-      for (const ptx::Item& item : modules_[i].items) {
-        if (const auto* function = std::get_if<ptx::Function>(&item)) {
+      for (const Item& item : modules_[i].items) {
+        if (const auto* function = std::get_if<Function>(&item)) {
           if (function->has_body && Stays(function->name, function)) out.items.push_back(item);
-        } else if (const auto* raw = std::get_if<ptx::RawDirective>(&item)) {
+        } else if (const auto* raw = std::get_if<RawDirective>(&item)) {
           const bool is_section = raw->text.starts_with(".section");
           const bool is_header = raw->text.starts_with(".version") ||
                                  raw->text.starts_with(".target") ||
@@ -451,10 +450,10 @@ class Linker {
     return ptx::Print(out);
   }
 
-  void AddVariable(ptx::Module& out, const ptx::Variable& variable) {
-    ptx::Variable kept = variable;
+  void AddVariable(Module& out, const Variable& variable) {
+    Variable kept = variable;
     const bool is_extern = LinkageOf(variable.linkage) == Linkage::kExtern;
-    std::erase_if(kept.names, [&](const ptx::Variable::Name& name) {
+    std::erase_if(kept.names, [&](const Variable::Name& name) {
       // Of an `.extern` one remains if it is the dynamic shared memory, which nobody defines.
       if (is_extern)
         return globals_.contains(name.text) || !external_variables_.insert(name.text).second;
@@ -464,7 +463,7 @@ class Linker {
   }
 
   std::span<const LinkInput> inputs_;
-  std::vector<ptx::Module> modules_;
+  std::vector<Module> modules_;
   std::map<std::string, Definition, std::less<>> globals_;
   std::set<std::string_view> external_variables_;
   std::string errors_;
@@ -472,8 +471,6 @@ class Linker {
 
 }  // namespace
 
-ptx::Result<std::string> LinkModules(std::span<const LinkInput> inputs) {
-  return Linker(inputs).Link();
-}
+Result<std::string> LinkModules(std::span<const LinkInput> inputs) { return Linker(inputs).Link(); }
 
-}  // namespace ops_debug::emulator
+}  // namespace ops_debug::ptx

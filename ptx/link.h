@@ -1,4 +1,4 @@
-// Linking of PTX modules: what nvlink does for machine code, on the text that the executor loads.
+// Linking of PTX modules: what nvlink does for machine code, on text.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 #include "ptx/result.h"
 
-namespace ops_debug::emulator {
+namespace ops_debug::ptx {
 
 struct LinkInput {
   std::string name;  // for messages: "b.ptx"
@@ -18,6 +18,6 @@ struct LinkInput {
 // One module that holds the functions and variables of all inputs. Names without linkage stay
 // private to their input; of `.weak` and `.common` ones a single definition remains. Errors name
 // every symbol that is defined twice or that code uses and nobody defines.
-ptx::Result<std::string> LinkModules(std::span<const LinkInput> inputs);
+Result<std::string> LinkModules(std::span<const LinkInput> inputs);
 
-}  // namespace ops_debug::emulator
+}  // namespace ops_debug::ptx

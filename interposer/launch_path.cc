@@ -1,0 +1,201 @@
+// The order of the questions: did the user leave this launch out; is there a twin and can it run
+// here; else, does the second engine check the original. Each "no" carries its reason.
+#include "interposer/launch_path.h"
+
+#include "interposer/fault_drain.h"
+#include "interposer/launch_failure.h"
+#include "interposer/launch_pointers.h"
+#include "interposer/sass_engine.h"
+#include "interposer/session.h"
+
+namespace ops_debug::interposer {
+namespace {
+
+// Blocks that can be resident on the current device at once; 0 if the driver does not say.
+uint64_t ResidentBlocks(CUfunction function, const LaunchRequest& request) {
+  const int threads = static_cast<int>(request.block.x * request.block.y * request.block.z);
+  int per_multiprocessor = 0, multiprocessors = 0;
+  CUdevice device = 0;
+  if (OPS_DEBUG_REAL(cuOccupancyMaxActiveBlocksPerMultiprocessor)(
+          &per_multiprocessor, function, threads, request.dynamic_shared_bytes) != CUDA_SUCCESS ||
+      OPS_DEBUG_REAL(cuCtxGetDevice)(&device) != CUDA_SUCCESS ||
+      OPS_DEBUG_REAL(cuDeviceGetAttribute)(
+          &multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) != CUDA_SUCCESS) {
+    return 0;
+  }
+  return static_cast<uint64_t>(per_multiprocessor) * static_cast<uint64_t>(multiprocessors);
+}
+
+// Blocks that wait for each other must all be resident, or the kernel never ends. Natively they
+// are; the twin's registers may take that away.
+bool LosesResidency(CUfunction twin, const LaunchRequest& request) {
+  const uint64_t blocks = uint64_t{request.grid.x} * request.grid.y * request.grid.z;
+  return blocks <= ResidentBlocks(request.handle, request) &&
+         blocks > ResidentBlocks(twin, request);
+}
+
+ContextPointer ContextOf(const FunctionRecord& function, const LaunchRequest& request) {
+  if (function.context) return ContextStateOf(function.context);
+  if (request.node_context) return ContextStateOf(request.node_context);
+  return request.added_node ? CurrentContextState()
+                            : StreamContextState(request.stream, request.default_stream);
+}
+
+// A program that fails in a loop must not flood the ring.
+bool MayReportFailure() {
+  constexpr uint64_t kMostReports = 1000;
+  static std::atomic<uint64_t> reports{0};
+  return reports.fetch_add(1, std::memory_order_relaxed) < kMostReports;
+}
+
+}  // namespace
+
+LaunchPath::LaunchPath(const LaunchRequest& request)
+    : request_(request),
+      stream_(ExplicitStream(request.stream, request.default_stream)),
+      function_(FindFunction(request.handle)) {
+  if (!function_) function_ = RegisterStranger(request.handle);
+  kernel_ = function_->kernel;
+  // Bounds that are copied into a graph are those of today's allocations; the graph may run when
+  // others live there.
+  node_ = request.added_node || IsCapturing(stream_);
+  if (const char* left_out = FilterLaunch(kernel_->filter, kernel_->name)) {
+    reason_ = left_out;
+  } else {
+    reason_ = FindTwin();
+    if (reason_.empty()) {
+      LaunchRecord record = MakeRecord(NextLaunchId());
+      if (!twin_parameters_.Build(
+              *kernel_->plan, request.parameters, request.extra, Book(),
+              node_ ? shadow::BoundsSource::kShadowOnly : shadow::BoundsSource::kAllocations,
+              record.id)) {
+        reason_ = "its launch parameters are incomplete";
+      } else {
+        // Before it runs: another thread may drain its faults at once.
+        RememberLaunch(std::move(record));
+        NoteLaunch(instance_, node_);
+        if (!request.added_node) PrepareShadow(*context_, stream_, *function_, request);
+      }
+    }
+    if (!reason_.empty()) {
+      twin_ = nullptr;
+      Cover();
+    }
+  }
+  if (!request.added_node) timer_.emplace(function_->module, *kernel_, stream_, node_);
+}
+
+std::string_view LaunchPath::FindTwin() {
+  if (!kernel_->not_checked_reason.empty()) return kernel_->not_checked_reason;
+  if (!Options().use_ptx_engine) return "the engine for PTX is switched off (--engine)";
+  if (*request_.obstacle) return request_.obstacle;
+  context_ = ContextOf(*function_, request_);
+  if (!context_ || context_->lost) return "no shadow memory in its context";
+  {
+    std::lock_guard lock(function_->mutex);
+    if (function_->twin && function_->instance && function_->instance->context == context_) {
+      instance_ = function_->instance;
+      twin_ = function_->twin;
+    }
+  }
+  if (!twin_) {
+    instance_ = InstanceIn(function_->module, context_);
+    if (!instance_->failure.empty()) {
+      failure_ = "its module could not be prepared: " + instance_->failure;
+      return failure_;
+    }
+    twin_ = TwinOf(*function_);
+    if (!twin_) return "the driver does not find the instrumented kernel";
+    std::lock_guard lock(function_->mutex);
+    function_->instance = instance_;
+  }
+  if (kernel_->plan->waits_for_blocks && LosesResidency(twin_, request_)) {
+    return "its blocks wait for each other, and the instrumented kernel's registers do not let all "
+           "of them be resident at once";
+  }
+  return {};
+}
+
+void LaunchPath::Cover() {
+  covered_by_sass_ = false;
+  if (!Options().use_sass_engine) return;
+  if (!context_) context_ = ContextOf(*function_, request_);
+  const uint64_t id = NextLaunchId();
+  std::string obstacle;
+  covered_by_sass_ =
+      context_ && SassEngineCovers(request_.handle, context_, stream_, id, &obstacle);
+  if (covered_by_sass_) {
+    RememberLaunch(MakeRecord(id));
+    context_->launches.fetch_add(1, std::memory_order_relaxed);
+    if (!request_.added_node) PrepareShadow(*context_, stream_, *function_, request_);
+  } else if (!obstacle.empty()) {
+    failure_ = std::string(reason_) + "; its machine code is not checked: " + obstacle;
+    reason_ = failure_;
+  }
+}
+
+LaunchRecord LaunchPath::MakeRecord(uint64_t id) {
+  LaunchRecord record;
+  record.id = id;
+  record.function = function_;
+  record.grid = request_.grid;
+  record.block = request_.block;
+  record.dynamic_shared_bytes = request_.dynamic_shared_bytes;
+  record.graph_node = node_;
+  record.context = context_ ? context_->context : nullptr;
+  record.stack = CachedHostStack(reinterpret_cast<uintptr_t>(kernel_));
+  record.python_stack = CapturePythonStack();
+  return record;
+}
+
+bool LaunchPath::TwinLaunched(CUresult result) {
+  if (result == CUDA_SUCCESS) {
+    if (!node_) CountChecked(function_->module, *kernel_, Engine::kPtx);
+    if (timer_) timer_->Finish();
+    return true;
+  }
+  if (EndsContext(result)) return true;
+  // Nothing ran. If the original runs, the twin's needs were in the way; if
+  // not, the program hears what it always would.
+  failure_ = "the instrumented kernel cannot be launched (" + ErrorName(result) +
+             "): it needs more registers or parameters than the launch leaves";
+  reason_ = failure_;
+  twin_ = nullptr;
+  Cover();
+  if (timer_) timer_.emplace(function_->module, *kernel_, stream_, node_);
+  return false;
+}
+
+void LaunchPath::GiveUpTwin(std::string_view reason) {
+  if (!twin_) return;
+  twin_ = nullptr;
+  reason_ = reason;
+  Cover();
+}
+
+void LaunchPath::OriginalLaunched(CUresult result) {
+  if (result != CUDA_SUCCESS) {
+    // The documented answer to "can this be changed in an instantiated graph?".
+    if (result == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE) return;
+    // Threads that still launch while the process exits: the driver is gone, nobody is to blame.
+    if (result == CUDA_ERROR_DEINITIALIZED) return;
+    if (EndsContext(result) || !MayReportFailure()) return;
+    Send(InvalidLaunchEvent{.launch = Describe(MakeRecord(NextLaunchId())),
+                            .error = ErrorName(result),
+                            .api = request_.api,
+                            .reason = LaunchFailureReason(result, request_)});
+    return;
+  }
+  if (timer_) timer_->Finish();
+  if (node_) {
+    kernel_->node_covered_by_sass = covered_by_sass_;
+    std::lock_guard lock(kernel_->mutex);
+    kernel_->node_not_checked_reason = reason_;
+  } else if (covered_by_sass_) {
+    CountChecked(function_->module, *kernel_, Engine::kSass);
+  } else {
+    CountUnchecked(function_->module, *kernel_, reason_);
+  }
+}
+
+}  // namespace ops_debug::interposer

@@ -1,0 +1,88 @@
+// What happens to one launch, or to a kernel that becomes a node of a graph: the instrumented twin
+// runs in its place with one more parameter, or the original runs, checked by the second engine or
+// not checked and counted with the reason.
+//
+//   return Launch(request, [&](CUfunction function, void** parameters, void** extra) {
+//     return real(function, ..., parameters, extra);
+//   });
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "interposer/context_state.h"
+#include "interposer/launch_parameters.h"
+#include "interposer/launch_record.h"
+#include "interposer/launch_timing.h"
+#include "interposer/module_registry.h"
+
+namespace ops_debug::interposer {
+
+struct LaunchRequest {
+  const char* api = "";
+  CUfunction handle = nullptr;  // or a CUkernel
+  Dim3 grid, block;
+  uint32_t dynamic_shared_bytes = 0;
+  CUstream stream = nullptr;  // as the program gave it; unused for a node that is added
+  DefaultStream default_stream = DefaultStream::kLegacy;
+  bool added_node = false;           // cuGraphAddKernelNode and relatives: nothing runs now
+  CUcontext node_context = nullptr;  // of an added node, if the program names one
+  // Not empty: the original must run, because of how the program launches.
+  const char* obstacle = "";
+  const CUlaunchConfig* config = nullptr;  // of cuLaunchKernelEx
+  void** parameters = nullptr;
+  void** extra = nullptr;
+};
+
+class LaunchPath {
+ public:
+  // Decides. Afterwards twin() is what to give the driver, or null.
+  explicit LaunchPath(const LaunchRequest& request);
+  LaunchPath(const LaunchPath&) = delete;
+  LaunchPath& operator=(const LaunchPath&) = delete;
+
+  CUfunction twin() const { return twin_; }
+  void** parameters() { return twin_parameters_.parameters(); }
+  void** extra() { return twin_parameters_.extra(); }
+  // The driver's answer to the twin. False: it cannot be launched, so try the original.
+  bool TwinLaunched(CUresult result);
+  // The original runs although there is a twin.
+  void GiveUpTwin(std::string_view reason);
+  void OriginalLaunched(CUresult result);
+
+ private:
+  // Why this launch has no twin; empty if it has.
+  std::string_view FindTwin();
+  void Cover();  // by the second engine, if it can
+  LaunchRecord MakeRecord(uint64_t id);
+
+  const LaunchRequest& request_;
+  const CUstream stream_;  // explicit
+  FunctionPointer function_;
+  KernelRecord* kernel_;
+  ContextPointer context_;
+  InstancePointer instance_;
+  CUfunction twin_ = nullptr;
+  bool node_ = false;  // added or captured
+  bool covered_by_sass_ = false;
+  std::string failure_;  // holds what reason_ refers to, if it was made for this launch
+  std::string_view reason_;
+  TwinParameters twin_parameters_;
+  std::optional<LaunchTimer> timer_;
+};
+
+template <class Go>
+CUresult Launch(const LaunchRequest& request, Go go) {
+  if (!ChecksMemory() || !request.handle)
+    return go(request.handle, request.parameters, request.extra);
+  LaunchPath path(request);
+  if (path.twin()) {
+    const CUresult result = go(path.twin(), path.parameters(), path.extra());
+    if (path.TwinLaunched(result)) return result;
+  }
+  const CUresult result = go(request.handle, request.parameters, request.extra);
+  path.OriginalLaunched(result);
+  return result;
+}
+
+}  // namespace ops_debug::interposer
