@@ -136,6 +136,12 @@ void ShadowUpdates::HandedOut(uint64_t address, uint64_t size_bytes, uint64_t re
   MarksChanged();
 }
 
+void ShadowUpdates::Keep(uint64_t address, uint64_t size_bytes) {
+  std::lock_guard lock(mutex_);
+  marks_.Keep(GranuleOf(address), GranuleBehind(address + size_bytes));
+  MarksChanged();
+}
+
 void ShadowUpdates::MarksChanged() {
   if (marks_.patient()) marks_.Expire(LatestLaunchId());
   patient_.store(marks_.patient(), std::memory_order_release);

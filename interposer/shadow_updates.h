@@ -59,8 +59,11 @@ class ShadowUpdates {
   void DropSegment(uint64_t address, uint64_t size_bytes);
 
   // A block of an adopted segment: `size_bytes` are addressable, the rest of it is not.
-  // `for_graph`: it was handed out under capture.
+  // `for_graph`: graphs use it, as in Keep.
   void HandedOut(uint64_t address, uint64_t size_bytes, uint64_t reserved_bytes, bool for_graph);
+  // Captured graphs use the block whenever they are replayed: it stays valid while its segment
+  // lives.
+  void Keep(uint64_t address, uint64_t size_bytes);
   void GivenBack(uint64_t address, uint64_t size_bytes, uint64_t reserved_bytes);
 
   // True if some release waits for its time: then launches should say what they mention.

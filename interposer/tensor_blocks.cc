@@ -87,7 +87,7 @@ void BlockHandedOut(const BlockReport& report) noexcept {
     block.tensor.allocation_lines = CapturePythonLines();
     block.allocation_stack = NativeStack(block.tensor.allocation_lines, StackOf::kHandOut);
     const uint64_t size_bytes = block.size_bytes;
-    const auto segment = Book().HandOut(std::move(block));
+    const auto segment = Book().HandOut(std::move(block), report.for_graph);
     if (!segment) return;
     const ContextPointer state = FindContextState(static_cast<CUcontext>(segment->context));
     if (!state || state->lost) return;
@@ -95,13 +95,17 @@ void BlockHandedOut(const BlockReport& report) noexcept {
         !state->updates->AdoptSegment(segment->base, segment->size_bytes, report.reports_all)) {
       return;
     }
-    state->updates->HandedOut(report.address, size_bytes, report.reserved_bytes, report.for_graph);
+    for (const shadow::PoolBlock& live : segment->now_of_graphs) {
+      state->updates->Keep(live.base, live.size_bytes);
+    }
+    state->updates->HandedOut(report.address, size_bytes, report.reserved_bytes,
+                              segment->graph_pool);
   } catch (...) {
     ReportNoMemory();
   }
 }
 
-void BlockGivenBack(uint64_t address) noexcept {
+void BlockGivenBack(uint64_t address, bool under_capture) noexcept {
   if (!TracksTensors() || address == 0) return;
   HandlerScope scope;
   if (!scope.active()) return;
@@ -112,7 +116,11 @@ void BlockGivenBack(uint64_t address) noexcept {
     if (!block) return;
     const ContextPointer state = FindContextState(static_cast<CUcontext>(block->context));
     if (!state || state->lost) return;
-    state->updates->GivenBack(address, block->size_bytes, block->reserved_bytes);
+    if (under_capture) {
+      state->updates->Keep(address, block->size_bytes);
+    } else {
+      state->updates->GivenBack(address, block->size_bytes, block->reserved_bytes);
+    }
   } catch (...) {
     ReportNoMemory();
   }

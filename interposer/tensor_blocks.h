@@ -28,7 +28,9 @@ struct BlockReport {
 
 // Neither throws. Blocks of memory that we did not see allocated are ignored.
 void BlockHandedOut(const BlockReport& report) noexcept;
-void BlockGivenBack(uint64_t address) noexcept;
+// `under_capture`: the stream that the block belongs to is being captured, so the graph may use the
+// block whenever it is replayed.
+void BlockGivenBack(uint64_t address, bool under_capture = false) noexcept;
 
 // What the calling thread's framework is allocating memory for right now, if that is a tensor of
 // `size_bytes` bytes: for frameworks that go to the driver for each tensor. Null: not known.

@@ -235,8 +235,10 @@ bool CapturesCurrentStream(int8_t device, const void* caller) {
 void Report(void* address, int64_t change_bytes, uint16_t device, uintptr_t frame,
             const void* caller) {
   if ((device & 0xff) != kCudaDevice || !TracksTensors()) return;
+  const bool under_capture =
+      AnyCapture() && CapturesCurrentStream(static_cast<int8_t>(device >> 8), caller);
   if (change_bytes < 0) {
-    BlockGivenBack(reinterpret_cast<uint64_t>(address));
+    BlockGivenBack(reinterpret_cast<uint64_t>(address), under_capture);
     return;
   }
   BlockReport report;
@@ -248,8 +250,7 @@ void Report(void* address, int64_t change_bytes, uint16_t device, uintptr_t fram
     report.tensor.framework = kFramework;
     report.size_bytes = 0;
   }
-  report.for_graph =
-      AnyCapture() && CapturesCurrentStream(static_cast<int8_t>(device >> 8), caller);
+  report.for_graph = under_capture;
   BlockHandedOut(report);
 }
 

@@ -48,7 +48,7 @@ bool AllocationBook::MarkFreed(uint64_t base, const char* free_api, HostStack fr
   found->second.free_stack = std::move(free_stack);
   if (found->second.pool) {
     CutBlocks(base, found->second.end());
-    found->second.pool = false;
+    found->second.pool = found->second.graph_pool = false;
   }
   return true;
 }
@@ -91,11 +91,13 @@ void AllocationBook::InsertMapped(Allocation mapping) {
       before != by_base_.end() && joins(before->second) && before->second.end() == base) {
     base = before->first;
     mapping.pool |= before->second.pool;
+    mapping.graph_pool |= before->second.graph_pool;
     by_base_.erase(before);
   }
   if (const auto behind = by_base_.find(end); behind != by_base_.end() && joins(behind->second)) {
     end = behind->second.end();
     mapping.pool |= behind->second.pool;
+    mapping.graph_pool |= behind->second.graph_pool;
     by_base_.erase(behind);
   }
   mapping.base = base;
@@ -174,7 +176,7 @@ bool AllocationBook::FindLive(uint64_t pointer, AllocationRange* range) const {
   // AtOrBefore prefers the allocation that starts at `pointer` to one that ends there.
   const auto at = AtOrBefore(pointer);
   if (at == by_base_.end() || at->second.freed || pointer > at->second.end()) return false;
-  if (at->second.pool) {
+  if (at->second.pool && !at->second.graph_pool) {
     const auto span = SpanAtOrBefore(pointer);
     if (span == spans_.end()) return false;
     const PoolBlock& block = *span->second.block;

@@ -87,6 +87,10 @@ struct Allocation {
   HostStack allocation_stack;
   HostStack free_stack;
   bool pool = false;  // blocks were handed out of it
+  // Captured graphs use it. A framework lets several graphs take turns in such memory, and hands
+  // out and takes back their tensors without a word to anybody when they are replayed: its blocks
+  // have a name and no bounds.
+  bool graph_pool = false;
   // Set in answers about a block (then id, base and sizes are the block's), and for an allocation
   // that is a tensor of its own.
   std::shared_ptr<const TensorInfo> tensor;
@@ -103,6 +107,8 @@ struct SegmentOfBlock {
   uint64_t size_bytes = 0;
   void* context = nullptr;
   bool first_block = false;  // it was no pool before
+  bool graph_pool = false;
+  std::vector<PoolBlock> now_of_graphs;  // live blocks, if it was no graph's pool before
 };
 
 struct AllocationRange {
@@ -138,8 +144,8 @@ class AllocationBook {
   void RemoveMapped(uint64_t base, uint64_t size_bytes);
 
   // Pools. A block that is handed out ends whatever block was in its range. Empty: no live
-  // allocation holds the range.
-  std::optional<SegmentOfBlock> HandOut(PoolBlock block);
+  // allocation holds the range. `for_graph`: under capture.
+  std::optional<SegmentOfBlock> HandOut(PoolBlock block, bool for_graph = false);
   // Live -> freed; the block is remembered until its memory is handed out again. Empty: no live
   // block starts there. The answer is the block as it was.
   std::optional<PoolBlock> GiveBack(uint64_t base, uint64_t time, const CodeLines& lines,

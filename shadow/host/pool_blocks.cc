@@ -53,18 +53,26 @@ void AllocationBook::CutBlocks(uint64_t base, uint64_t end) {
   while (past_.size() > kPastBlocks) past_.pop_front();
 }
 
-std::optional<SegmentOfBlock> AllocationBook::HandOut(PoolBlock block) {
+std::optional<SegmentOfBlock> AllocationBook::HandOut(PoolBlock block, bool for_graph) {
   auto entry = std::make_shared<PoolBlock>(std::move(block));
   std::unique_lock lock(mutex_);
-  auto at = by_base_.upper_bound(entry->base);
-  if (at == by_base_.begin()) return std::nullopt;
-  Allocation& segment = (--at)->second;
+  auto entry_of_segment = by_base_.upper_bound(entry->base);
+  if (entry_of_segment == by_base_.begin()) return std::nullopt;
+  Allocation& segment = (--entry_of_segment)->second;
   entry->reserved_bytes = std::max(entry->reserved_bytes, entry->size_bytes);
   const uint64_t end = entry->base + entry->reserved_bytes;
   if (segment.freed || entry->reserved_bytes == 0 || end > segment.end()) return std::nullopt;
-  const SegmentOfBlock out{segment.base, segment.size_bytes, segment.context, !segment.pool};
+  SegmentOfBlock out{segment.base, segment.size_bytes, segment.context, !segment.pool};
   segment.pool = true;
   CutBlocks(entry->base, end);
+  if (for_graph && !segment.graph_pool) {
+    segment.graph_pool = true;
+    for (auto at = spans_.lower_bound(segment.base);
+         at != spans_.end() && at->first < segment.end(); ++at) {
+      if (!at->second.block->freed) out.now_of_graphs.push_back(*at->second.block);
+    }
+  }
+  out.graph_pool = segment.graph_pool;
   entry->id = next_id_++;
   entry->segment_base = segment.base;
   entry->segment_bytes = segment.size_bytes;

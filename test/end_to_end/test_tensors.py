@@ -151,10 +151,10 @@ def test_python_lines_are_known_without_the_interpreters_lock(tool, pool, tmp_pa
         assert stack[0]["file"] == str(program)
 
 
-@pytest.mark.parametrize("name", ["loop", "streams", "graph-pool", "grow"])
+@pytest.mark.parametrize("name", ["loop", "streams", "graph-pool", "graph-turns", "grow"])
 @pytest.mark.parametrize("segments", ["malloc", "expandable"])
 def test_right_programs_are_silent_and_compute_the_same(check, pool, name, segments, tmp_path):
-    expected = {"loop": "3 3 3 3 1536\n", "streams": "6\n", "graph-pool": "12\n", "grow": "4 4 4 \n"}[name]
+    expected = {"loop": "3 3 3 3 1536\n", "streams": "6\n", "graph-pool": "12\n", "graph-turns": "12 1\n", "grow": "4 4 4 \n"}[name]
     run = check(name, segments)
     assert run.report["findings"] == []
     assert run.code == 0

@@ -244,6 +244,49 @@ void GraphPool() {
   std::printf("%g\n", First(result.data()));
 }
 
+// Two graphs take turns in one pool, as in PyTorch's trees of graphs: inputs that are allocated
+// there before the capture and taken back during it, results that live on in memory which the
+// allocator has handed out to somebody else since.
+void GraphTurns() {
+  cudaStream_t stream;
+  Check(cudaStreamCreate(&stream));
+  c10::cuda::SetCurrentStream(stream);
+  auto sum = Empty({400});
+  FillWith(sum.data(), 400, 0);
+  c10::cuda::UseGraphPool(true);
+  auto place = Empty({400}), input = Empty({1000});
+  auto large_input = Empty({700000});  // has a segment of its own
+  place.Reset();
+  c10::cuda::UseGraphPool(false);
+  float* const inputs[] = {input.data(), large_input.data()};
+  float* result_data = nullptr;
+  cudaGraphExec_t exec;
+  {
+    cudaGraph_t graph;
+    Check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    auto result = Empty({400});
+    result_data = result.data();
+    Add<<<4, 128, 0, stream>>>(result.data(), input.data(), large_input.data(), 400);
+    input.Reset();
+    large_input.Reset();
+    Check(cudaStreamEndCapture(stream, &graph));
+    Check(cudaGraphInstantiate(&exec, graph, 0));
+  }
+  c10::cuda::UseGraphPool(true);
+  auto other = Empty({10});  // where the result is
+  c10::cuda::UseGraphPool(false);
+  FillWith(other.data(), 10, 1);
+  for (int replay = 1; replay <= 3; replay++) {
+    const std::vector<float> values(400, static_cast<float>(replay));
+    for (float* const data : inputs) {
+      Check(cudaMemcpyAsync(data, values.data(), 1600, cudaMemcpyHostToDevice, stream));
+    }
+    Check(cudaGraphLaunch(exec, stream));
+    Add<<<4, 128, 0, stream>>>(sum.data(), sum.data(), result_data, 400);
+  }
+  std::printf("%g %d\n", First(sum.data()), other.data() == result_data);
+}
+
 // More than one segment, mapped one behind the other and unmapped again.
 void Grow() {
   for (int round = 0; round < 3; round++) {
@@ -276,6 +319,7 @@ constexpr Case kCases[] = {
     {"loop", Loop},
     {"streams", Streams},
     {"graph-pool", GraphPool},
+    {"graph-turns", GraphTurns},
     {"grow", Grow},
 };
 

@@ -74,6 +74,9 @@ enum class Segments { kMalloc, kExpandable };
 EXPORTED Allocator* CachingAllocator(Segments segments);
 EXPORTED void RecordStream(void* address, cudaStream_t stream);
 EXPORTED void EmptyCache();
+// While on, memory comes from the graphs' pool though nothing is captured: so PyTorch allocates the
+// inputs of a graph, and what warms it up.
+EXPORTED void UseGraphPool(bool on);
 
 }  // namespace cuda
 }  // namespace c10

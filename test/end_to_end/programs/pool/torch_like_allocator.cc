@@ -18,6 +18,7 @@ constexpr size_t kSegmentBytes = 2 << 20;
 
 std::vector<cudaStream_t> streams{nullptr};
 size_t current = 0;
+bool use_graph_pool = false;
 
 void Check(cudaError_t result) {
   if (result != cudaSuccess) throw std::runtime_error(cudaGetErrorString(result));
@@ -59,7 +60,8 @@ class Caching : public Allocator {
     const bool captures = Captures(stream);
     if (!captures) Reclaim();
     const size_t rounded = (bytes + kRound - 1) / kRound * kRound;
-    const std::pair<cudaStream_t, bool> pool{captures ? nullptr : stream, captures};
+    const bool is_private = captures || use_graph_pool;
+    const std::pair<cudaStream_t, bool> pool{is_private ? nullptr : stream, is_private};
     auto at = Fit(pool, rounded);
     if (at == blocks_.end()) {
       AddSegment(pool, (rounded + kSegmentBytes - 1) / kSegmentBytes * kSegmentBytes);
@@ -242,6 +244,7 @@ Allocator* CachingAllocator(Segments segments) {
   return the_allocator;
 }
 void RecordStream(void* address, cudaStream_t stream) { the_allocator->Record(address, stream); }
+void UseGraphPool(bool on) { use_graph_pool = on; }
 void EmptyCache() { the_allocator->EmptyCache(); }
 
 }  // namespace c10::cuda
