@@ -267,7 +267,8 @@ def programs(shared: pathlib.Path) -> list[Program]:
     compiled = script("train_step_compiled.py", kernels, 8)
     expandable = (("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),)
     asynchronous = (("PYTORCH_CUDA_ALLOC_CONF", "backend:cudaMallocAsync"),)
-    no_ptx = (("TORCH_CUDA_ARCH_LIST", "9.0"),)
+    # Both said outright: a machine's own TORCH_CUDA_ARCH_LIST must not decide.
+    with_ptx, no_ptx = (("TORCH_CUDA_ARCH_LIST", "9.0+PTX"),), (("TORCH_CUDA_ARCH_LIST", "9.0"),)
     cupy_line = dict(statement="// planted", source=str(PROGRAMS / "cupy_kernels.py"), first_line='extern "C" __global__')
     middle = "# planted"
     rows = [
@@ -286,7 +287,8 @@ def programs(shared: pathlib.Path) -> list[Program]:
         Program("CuPy kernels, LD_PRELOAD cleared", script("without_preload.py", *script("cupy_kernels.py", "right"))),
         Program("JAX gradient", script("jax_gradient.py"), environment=(("XLA_FLAGS", "--xla_gpu_deterministic_ops=true"),),
                 weight=5),
-        Program("torch extension with PTX", script("torch_extension.py", "right"), compiled_by="extension", weight=6),
+        Program("torch extension with PTX", script("torch_extension.py", "right"), environment=with_ptx,
+                compiled_by="extension", weight=6),
         Program("torch extension, SASS only", script("torch_extension.py", "right"), environment=no_ptx,
                 compiled_by="extension_sass", weight=6),
         Program("ONNX Runtime on the CPU", script("onnx_cpu.py"), launches=False),
@@ -311,7 +313,8 @@ def programs(shared: pathlib.Path) -> list[Program]:
                 (in_pool("pool_overflow_triton.py", [32, 32], "fill", middle, "pool_overflow_triton.py"),), environment=expandable),
         Program("pool overflow, Triton, right", script("pool_overflow_triton.py", "right", 32, 32)),
         Program("pool overflow, extension with PTX", script("torch_extension.py", "wrong"),
-                (in_pool("torch_extension.py", [7, 131], "scale_kernel", "// planted", "cuda.cu"),), compiled_by="extension", weight=6),
+                (in_pool("torch_extension.py", [7, 131], "scale_kernel", "// planted", "cuda.cu"),), environment=with_ptx,
+                compiled_by="extension", weight=6),
         Program("pool overflow, extension, SASS only", script("torch_extension.py", "wrong"),
                 (in_pool("torch_extension.py", [7, 131], "scale_kernel", "// planted", "cuda.cu", engine="sass"),), environment=no_ptx,
                 compiled_by="extension_sass", weight=6),
