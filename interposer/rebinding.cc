@@ -28,6 +28,7 @@
 #include "interposer/dynamic_linker.h"
 #include "interposer/hooks.h"
 #include "interposer/library_hooks.h"
+#include "interposer/torch_hooks.h"
 
 // Exported functions of ours that are no driver functions. Weak: test programs leave them out.
 #define OPS_DEBUG_OTHER_HOOKS(X) \
@@ -62,6 +63,7 @@ struct Target {
 struct NamedTarget {
   std::string_view name;
   uintptr_t hook;
+  bool if_bound = false;  // also slots that lead to the real function already
   bool operator<(const NamedTarget& other) const { return name < other.name; }
 };
 
@@ -183,6 +185,10 @@ class Rebinding {
       for (const void* real : RealDlsymAddresses()) AddTarget("dlsym", real, hook);
     }
     AddOtherHooks();
+    // PyTorch may be loaded later than the driver, so its functions are known by name only.
+    for (const TorchFunction& function : TorchFunctions()) {
+      names_.push_back({function.symbol, reinterpret_cast<uintptr_t>(function.ours), true});
+    }
     std::stable_sort(targets_.begin(), targets_.end());
     targets_.erase(std::unique(targets_.begin(), targets_.end(),
                                [](const Target& a, const Target& b) { return a.real == b.real; }),
@@ -283,8 +289,8 @@ class Rebinding {
   }
 
   // Slots by the name of their function: those that have not been bound yet, which lead into the
-  // object's own linkage table, and functions of other libraries (library_hooks.h), which may exist
-  // in several copies.
+  // object's own linkage table, functions of other libraries (library_hooks.h), which may exist in
+  // several copies, and PyTorch's.
   size_t RebindSlots(const Object& object) {
     if (object.dynamic == nullptr) return 0;
     const ElfW(Sym)* symbols = nullptr;
@@ -345,7 +351,7 @@ class Rebinding {
     const bool unbound =
         std::any_of(object.code.begin(), object.code.end(),
                     [&](const Range& code) { return value >= code.begin && value < code.end; });
-    if (is_named) return unbound && Write(*map, slot, named->hook);
+    if (is_named) return (unbound || named->if_bound) && Write(*map, slot, named->hook);
     void* const entry = unbound ? reinterpret_cast<void*>(function->exported)
                                 : EntryFor(*function, reinterpret_cast<void*>(value));
     return value != 0 && Write(*map, slot, reinterpret_cast<uintptr_t>(entry));

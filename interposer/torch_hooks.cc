@@ -11,6 +11,8 @@
 // The C++ types are spelled as their parts: c10::ArrayRef is a pointer and a count, a class that is
 // not trivially copyable is returned through a hidden first parameter (System V ABI, 3.2.3). A
 // version of PyTorch that names these functions otherwise never calls ours.
+#include "interposer/torch_hooks.h"
+
 #include <dlfcn.h>
 #include <link.h>
 
@@ -308,4 +310,15 @@ void* ops_debug_torch_empty_strided(void* result, const int64_t* sizes, size_t r
 }
 
 }  // extern "C"
+
+std::span<const TorchFunction> TorchFunctions() {
+  static const TorchFunction functions[] = {
+      {OPS_DEBUG_REPORT_MEMORY, reinterpret_cast<void (*)()>(&ops_debug_torch_report)},
+      {OPS_DEBUG_EMPTY_GENERIC, reinterpret_cast<void (*)()>(&ops_debug_torch_empty)},
+      {OPS_DEBUG_EMPTY_STRIDED_GENERIC,
+       reinterpret_cast<void (*)()>(&ops_debug_torch_empty_strided)},
+  };
+  return functions;
+}
+
 }  // namespace ops_debug::interposer

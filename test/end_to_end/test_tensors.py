@@ -64,6 +64,16 @@ def test_one_element_past_a_tensor_inside_a_segment(check, segments):
     assert tensor["segment"]["size_bytes"] == 2 << 20
 
 
+@pytest.mark.parametrize("binding", ["lazy", "now"])
+def test_tensors_are_known_when_the_driver_brings_us_in(tool, pool, binding):
+    now = ["LD_BIND_NOW=1"] if binding == "now" else []
+    run = tool("run", "--check", "memory", "--", "env", "-u", "LD_PRELOAD", *now, *pool, "overflow")
+    finding = the_finding(run)
+    assert [process["injected"] for process in run.report["coverage"]["processes"]] == [True]
+    assert finding["allocation"]["tensor"]["shape"] == [10, 100]
+    assert run.stdout == "3\n"
+
+
 def test_without_tensors_the_overflow_stays_inside_the_segment(check):
     run = check("overflow", options=["--tensors", "off"])
     assert run.code == 0
