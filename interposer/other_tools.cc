@@ -113,6 +113,8 @@ void ReportPreloaded(const std::vector<std::string>& objects, std::set<std::stri
     begin = end + 1;
     if (path.empty() || FileName(path) == own) continue;
     const std::string name(FileName(path));
+    // The launcher puts the emulator's run-time there.
+    if (Options().emulated && name.starts_with("libcudart.so.")) continue;
     const bool loaded = std::any_of(objects.begin(), objects.end(), [&](const std::string& object) {
       return FileName(object) == name;
     });

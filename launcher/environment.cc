@@ -113,6 +113,15 @@ std::variant<Environment, Problem> TargetEnvironment(const Environment& inherite
     const std::string driver = installation.emulator_folder + "/libcuda.so.1";
     if (access(driver.c_str(), R_OK) != 0) return Missing(driver);
     Prepend(environment, "LD_LIBRARY_PATH", installation.emulator_folder);
+    // Packages such as PyTorch's bring NVIDIA's run-time along and name its folder in their RPATH,
+    // which comes before LD_LIBRARY_PATH. A library of the same name that is loaded already comes
+    // before both. Behind the interposer, before what the user preloads.
+    std::string preload = library;
+    for (const char* name : {"/libcudart.so.13", "/libcudart.so.12"}) {
+      const std::string runtime = installation.emulator_folder + name;
+      if (access(runtime.c_str(), R_OK) == 0) preload += ':' + runtime;
+    }
+    environment["LD_PRELOAD"] = preload + environment["LD_PRELOAD"].substr(library.size());
     environment.insert_or_assign(proto::kEnvEmulator, "1");
     if (!options.emulate.empty()) environment[proto::kEnvEmulate] = options.emulate;
   } else if (device.index) {

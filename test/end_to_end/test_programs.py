@@ -1,4 +1,5 @@
 """Every way in which a program can reach the driver runs unchanged under the tool, and its faults are found."""
+import pathlib
 import subprocess
 
 import conftest
@@ -54,6 +55,21 @@ def test_fault_in_a_function_that_is_not_inlined_names_kernel_and_function(tool,
     assert finding["kind"] == "oob-global"
     assert finding["kernel"].startswith("differences(")
     assert finding["function"].startswith("element(")
+
+
+def test_a_program_that_names_the_folder_of_nvidias_runtime_gets_the_emulators(tool, nvcc, tmp_path):
+    folder = pathlib.Path(nvcc).parent.parent / "lib64"
+    if not (folder / "libcudart.so.13").exists():
+        pytest.skip("the toolkit has no shared run-time")
+    program = tmp_path / "program"
+    subprocess.run([nvcc, "-std=c++17", "-gencode", "arch=compute_90,code=compute_90", "-cudart", "shared", "-Xlinker",
+                    f"--disable-new-dtags,-rpath={folder}", "-o", str(program), str(SOURCES / "runtime_api.cu")],
+                   check=True, capture_output=True, text=True, timeout=300)
+    assert str(folder) in subprocess.run(["ldd", program], capture_output=True, text=True).stdout
+    run = tool("run", "--check", "memory", "--", program)
+    assert run.code == 0, run.stderr
+    assert run.report["coverage"]["checked_launches"] == run.report["coverage"]["launches"] > 0
+    assert run.report["remarks"] == []
 
 
 def test_static_cudart_is_refused_on_the_emulator_with_the_flag_to_use(tool, built):
