@@ -10,9 +10,13 @@
 // function is called. The forms that glibc builds on others inside itself (system, popen) cannot be
 // seen from here; they pass the environment on as it is.
 #include <dlfcn.h>
+#include <elf.h>
+#include <fcntl.h>
+#include <link.h>
 #include <spawn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdarg>
@@ -69,14 +73,38 @@ std::string Missing(char* const environment[]) {
   return missing.rfind(", ", 0) == 0 ? missing.substr(2) : missing;
 }
 
+// False if the file surely is a program without a dynamic loader (ldconfig, busybox): it cannot
+// load the driver, so it is no loss.
+bool MayUseDriver(const char* path) {
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return true;
+  constexpr size_t kMostHeaders = 32;
+  ElfW(Ehdr) header{};
+  ElfW(Phdr) segments[kMostHeaders];
+  bool may = true;
+  if (pread(file, &header, sizeof(header), 0) == static_cast<ssize_t>(sizeof(header)) &&
+      std::memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 && header.e_phnum <= kMostHeaders &&
+      header.e_phentsize == sizeof(ElfW(Phdr))) {
+    const auto bytes = static_cast<ssize_t>(header.e_phnum * sizeof(ElfW(Phdr)));
+    if (pread(file, segments, static_cast<size_t>(bytes), static_cast<off_t>(header.e_phoff)) ==
+        bytes) {
+      may = std::any_of(segments, segments + header.e_phnum,
+                        [](const ElfW(Phdr) & segment) { return segment.p_type == PT_INTERP; });
+    }
+  }
+  close(file);
+  return may;
+}
+
 void Look(const char* program, char* const environment[]) noexcept {
   if (!Options().active || Options().library.empty() || program == nullptr) return;
   const int error = errno;
   try {
     const std::string missing = Missing(environment);
     // Searches of PATH try files that are not there.
-    const bool exists = std::strchr(program, '/') == nullptr || access(program, X_OK) == 0;
-    if (!missing.empty() && exists && EnterHandlerQuietly()) {
+    const bool concerns = std::strchr(program, '/') == nullptr ||
+                          (access(program, X_OK) == 0 && MayUseDriver(program));
+    if (!missing.empty() && concerns && EnterHandlerQuietly()) {
       SendOnce({.severity = proto_enums::Severity::kNote,
                 .text = std::string(program) +
                         " was started without the tool: its environment was cleared (" + missing +

@@ -7,11 +7,17 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 seconds=${1:-300}
 
-scripts/setup.sh --tests --fuzz
+scripts/setup.sh --tests --fuzz --frameworks
 scripts/build.sh --all
 
 echo "== every file through clang-tidy"
 python3 scripts/check_lint.py --all
+
+echo "== PyTorch and Triton, for the tests that use them without a GPU"
+if [[ ! -x build/frameworks/bin/python ]]; then
+  /usr/bin/python3 -m venv build/frameworks
+  build/frameworks/bin/python -m pip install --quiet torch==2.11.0 numpy
+fi
 
 echo "== tests that the test command leaves out (OPS_DEBUG_NIGHTLY=1)"
 OPS_DEBUG_NIGHTLY=1 ctest --test-dir build --parallel 2 --timeout 3600 --output-on-failure --no-tests=error

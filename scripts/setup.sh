@@ -4,6 +4,7 @@
 #   scripts/setup.sh          what the tool itself needs
 #   scripts/setup.sh --tests  and what scripts/test.sh needs
 #   scripts/setup.sh --fuzz   and what the fuzz preset needs
+#   scripts/setup.sh --frameworks   and what PyTorch and Triton need to run in a Python of their own
 #
 # OPS_DEBUG_TOOLKIT=pypi     take the toolkit from PyPI even if one is installed
 # OPS_DEBUG_PYTHON=PATH      the Python whose pip fetches it (default: python3)
@@ -20,8 +21,9 @@ for option in "$@"; do
   case $option in
     --tests) packages+=(catch2 python3-pytest python3-numpy clang-format clang-tidy git xz-utils) ;;
     --fuzz) packages+=(clang libclang-rt-14-dev) ;;
+    --frameworks) packages+=(python3-venv python3-dev) ;;
     *)
-      echo "setup.sh: unknown option '$option' (known: --tests, --fuzz)" >&2
+      echo "setup.sh: unknown option '$option' (known: --tests, --fuzz, --frameworks)" >&2
       exit 2
       ;;
   esac

@@ -197,6 +197,17 @@ def test_spawned_child_with_an_empty_environment_is_named(check):
     assert any(str(NOW) in text and "environment was cleared" in text for text in remarks(run))
 
 
+def test_a_program_that_cannot_load_the_driver_may_run_without_the_tool(check, tmp_path):
+    program = tmp_path / "static"
+    compiled = subprocess.run(["g++", "-static", "-x", "c++", "-o", str(program), "-"], input="int main() { return 0; }",
+                              text=True, capture_output=True)
+    if compiled.returncode != 0:
+        pytest.skip("no static C library")
+    run = check("env", "-i", program)
+    assert run.code == 0
+    assert not any("environment was cleared" in text for text in remarks(run))
+
+
 # Signals
 
 
