@@ -211,6 +211,7 @@ void ReadEntryList(Reader& reader, std::string_view strings, bool wide,
     form = reader.Unsigned();
   }
   const uint64_t count = reader.Unsigned();
+  if (format.empty()) return;  // entries of no bytes, as many as the file claims
   for (uint64_t i = 0; i < count && reader.ok(); i++) {
     FileName entry;
     for (const auto& [type, form] : format) {

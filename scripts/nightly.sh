@@ -48,6 +48,6 @@ for fuzzer in "${fuzzers[@]}"; do
   echo "-- $fuzzer"
   # Real modules are the seeds. Kernels that print must not drown the fuzzer's own lines. Weighing inputs by entropy costs
   # more than running them here.
-  "build-fuzz/$fuzzer" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=4096 -close_fd_mask=1 -max_len=8192 -entropic=0 \
+  "build-fuzz/$fuzzer" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=4096 -close_fd_mask=1 -max_len=16384 -entropic=0 \
     -artifact_prefix="$corpus-" "$corpus" test/ptx/data
 done

@@ -2,10 +2,12 @@
 // from one that the installed nvcc makes now, and from damaged ones.
 #include "ptx/cubin.h"
 
+#include <elf.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -98,6 +100,37 @@ TEST_CASE("Damaged cubins are survived") {
     }
     use(damaged);
   }
+}
+
+// Where the contents of a section lie in the file; 0: nowhere.
+size_t SectionOffset(const std::string& elf, std::string_view name) {
+  Elf64_Ehdr header;
+  std::memcpy(&header, elf.data(), sizeof header);
+  const auto section = [&](size_t index) {
+    Elf64_Shdr entry;
+    std::memcpy(&entry, elf.data() + header.e_shoff + index * sizeof entry, sizeof entry);
+    return entry;
+  };
+  const size_t names = section(header.e_shstrndx).sh_offset;
+  for (size_t i = 0; i < header.e_shnum; i++) {
+    if (name == elf.c_str() + names + section(i).sh_name) return section(i).sh_offset;
+  }
+  return 0;
+}
+
+TEST_CASE("Entries of no bytes are not counted out") {
+  std::string damaged = Lines();
+  const size_t lines = SectionOffset(damaged, ".debug_line");
+  REQUIRE(lines != 0);
+  // DWARF 5: opcodes end at once; 0 fields describe a folder, of which there are 2^63.
+  const std::string program(
+      "\x1e\0\0\0\5\0\x8\0\0\0\0\0\1\1\1\0\1\1"
+      "\0\x80\x80\x80\x80\x80\x80\x80\x80\x80\1",
+      29);
+  damaged.replace(lines, program.size(), program);
+  const auto code = CubinCode::Read(damaged);
+  REQUIRE(code);
+  CHECK(code->FramesAt("_Z5readsPKfPfi", 0).empty());
 }
 
 // The format belongs to NVIDIA and may change with the compiler: what is installed must be
