@@ -1,4 +1,5 @@
 """Every way in which a program can reach the driver runs unchanged under the tool, and its faults are found."""
+import os
 import pathlib
 import subprocess
 
@@ -108,3 +109,18 @@ def test_preload_library_exports_only_driver_names_and_the_lookups(tool):
     names = [line.split()[-1].split("@")[0] for line in lines.stdout.splitlines()]
     assert "cuLaunchKernel" in names and "dlsym" in names
     assert [name for name in names if not name.startswith(EXPORTED_FAMILIES) and name not in EXPORTED] == []
+
+
+def test_packed_folder_runs_elsewhere_and_replaces_nothing_of_the_users(tmp_path):
+    pack = [str(conftest.ROOT / "scripts/pack.sh"), str(tmp_path / "packed")]
+    environment = {**os.environ, "OPS_DEBUG_BUILD": str(conftest.BUILD)}
+    for _ in range(2):
+        subprocess.run(pack, env=environment, check=True, capture_output=True, timeout=60)
+    run = subprocess.run([str(tmp_path / "packed/ops-debug"), "run", "--device", "emulator", "--",
+                          str(PROGRAMS / "end_to_end_driver_dlopen"), "overflow"],
+                         env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)}, capture_output=True, text=True, timeout=60)
+    assert run.returncode == 86, run.stderr
+    (tmp_path / "mine").mkdir()
+    refused = subprocess.run([pack[0], str(tmp_path / "mine")], env=environment, capture_output=True, text=True, timeout=60)
+    assert refused.returncode == 2
+    assert "was not made by pack.sh" in refused.stderr
