@@ -2,13 +2,10 @@
 // back to the image as it was and records the reason.
 #include "interposer/module_load.h"
 
-#include <cxxabi.h>
-#include <fnmatch.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 
 #include "interposer/event_sender.h"
 #include "interposer/local_assembler.h"
@@ -30,31 +27,6 @@ std::string ErrorName(CUresult result) {
   const char* name = nullptr;
   if (OPS_DEBUG_REAL(cuGetErrorName)(result, &name) == CUDA_SUCCESS && name) return name;
   return "CUDA error " + std::to_string(static_cast<int>(result));
-}
-
-std::string Demangle(const std::string& mangled) {
-  int status = 0;
-  char* text = abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status);
-  std::string out = text ? text : mangled;
-  std::free(text);  // NOLINT(cppcoreguidelines-no-malloc): that is how
-                    // __cxa_demangle returns it
-  return out;
-}
-
-// Patterns match the mangled name, the demangled one, or the demangled one
-// without its parameter list.
-bool Selected(const std::string& name) {
-  const auto& patterns = Options().kernel_patterns;
-  if (patterns.empty()) return true;
-  const std::string demangled = Demangle(name);
-  std::string bare = demangled.substr(0, demangled.find('('));
-  if (const size_t space = bare.rfind(' '); space != std::string::npos) bare.erase(0, space + 1);
-  for (const std::string& pattern : patterns) {
-    for (const std::string& candidate : {name, demangled, bare}) {
-      if (fnmatch(pattern.c_str(), candidate.c_str(), 0) == 0) return true;
-    }
-  }
-  return false;
 }
 
 void Dump(uint64_t module_id, const std::string& ptx) {
@@ -79,8 +51,6 @@ void EnterKernels(LoadedModule& module) {
     if (plan.twin.empty()) {
       kernel->not_checked_reason =
           plan.reason.empty() ? "no instrumented version was made" : plan.reason;
-    } else if (!Selected(plan.name)) {
-      kernel->not_checked_reason = "not selected (--kernels)";
     } else {
       kernel->not_checked_reason.clear();
     }

@@ -52,7 +52,6 @@ SessionOptions ReadEnvironment() {
   options.null_rewrite = Environment(proto::kEnvRewrite) == "null";
   options.trap_on_error = Environment(proto::kEnvOnError) == "trap";
   ReadNumber(proto::kEnvQuarantineBytes, &options.quarantine_bytes);
-  options.kernel_patterns = SplitAtCommas(Environment(proto::kEnvKernels));
   options.dump_directory = Environment(proto::kEnvDumpPtx);
   options.emulated = Environment(proto::kEnvEmulator) == "1";
   const std::string_view engine = Environment(proto::kEnvEngine);

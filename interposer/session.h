@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "proto/ring.h"
 
@@ -19,7 +18,6 @@ struct SessionOptions {
   bool null_rewrite = false;   // kEnvRewrite is "null"
   bool trap_on_error = false;  // kEnvOnError is "trap"
   uint64_t quarantine_bytes = 256ull << 20;
-  std::vector<std::string> kernel_patterns;  // globs; empty: all kernels
   std::string dump_directory;                // where to write rewritten modules; empty: nowhere
   bool emulated = false;                     // the target runs on the emulator
   bool use_ptx_engine = true, use_sass_engine = true;  // kEnvEngine

@@ -15,9 +15,7 @@ inline constexpr char kEnvRewrite[] = "OPS_DEBUG_REWRITE";
 inline constexpr char kEnvOnError[] = "OPS_DEBUG_ON_ERROR";
 // Bytes of freed memory kept in quarantine per context; decimal. Default 256 MiB.
 inline constexpr char kEnvQuarantineBytes[] = "OPS_DEBUG_QUARANTINE_BYTES";
-// Comma-separated glob patterns of mangled or demangled kernel names to check; unset: all.
-inline constexpr char kEnvKernels[] = "OPS_DEBUG_KERNELS";
-// "1": write each rewritten module to this directory (for debugging ops-debug itself).
+// Write each rewritten module to this directory (for debugging ops-debug itself).
 inline constexpr char kEnvDumpPtx[] = "OPS_DEBUG_DUMP_PTX";
 // Set by the launcher when the target runs on the emulator ("1").
 inline constexpr char kEnvEmulator[] = "OPS_DEBUG_EMULATOR";

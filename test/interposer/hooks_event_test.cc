@@ -21,7 +21,6 @@ proto::RingConsumer& Ring() {
     setenv(proto::kEnvRewrite, "null", 1);
     setenv(proto::kEnvOnError, "trap", 1);
     setenv(proto::kEnvQuarantineBytes, "4096", 1);
-    setenv(proto::kEnvKernels, "matmul*,*softmax*", 1);
     setenv(proto::kEnvDumpPtx, "/tmp/dump", 1);
     setenv(proto::kEnvEmulator, "1", 1);
     return consumer;
@@ -147,7 +146,6 @@ TEST_CASE("the launcher's environment becomes options") {
   CHECK(options.null_rewrite);
   CHECK(options.trap_on_error);
   CHECK(options.quarantine_bytes == 4096);
-  CHECK(options.kernel_patterns == std::vector<std::string>{"matmul*", "*softmax*"});
   CHECK(options.dump_directory == "/tmp/dump");
   CHECK(options.emulated);
 }
