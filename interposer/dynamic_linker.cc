@@ -4,8 +4,10 @@
 #include "interposer/dynamic_linker.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 
 #include <atomic>
+#include <ctime>
 
 namespace ops_debug::interposer {
 namespace {
@@ -14,7 +16,42 @@ constexpr const char* kVersions[] = {"GLIBC_2.34", "GLIBC_2.2.5"};
 
 void* Lookup(const char* version) noexcept { return dlvsym(RTLD_NEXT, "dlsym", version); }
 
+// Readers are in VisitObjects, the writer forks. A visitor that never comes back (its thread is
+// stopped) must not stop the program's fork as well.
+constexpr time_t kPatience_s = 2;
+pthread_rwlock_t g_visitors = PTHREAD_RWLOCK_INITIALIZER;
+[[gnu::tls_model("initial-exec")]] constinit thread_local bool t_holds_off = false;
+
+void HoldOffVisitors() {
+  timespec until{};
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_sec += kPatience_s;
+  t_holds_off = pthread_rwlock_clockwrlock(&g_visitors, CLOCK_MONOTONIC, &until) == 0;
+}
+
+void LetVisitorsIn() {
+  if (t_holds_off) pthread_rwlock_unlock(&g_visitors);
+  t_holds_off = false;
+}
+
+void LetVisitorsInInChild() {
+  // No other thread is left. The lock knows its writer by a thread number that is the parent's.
+  g_visitors = PTHREAD_RWLOCK_INITIALIZER;
+  t_holds_off = false;
+}
+
+__attribute__((constructor)) void WatchForks() {
+  pthread_atfork(&HoldOffVisitors, &LetVisitorsIn, &LetVisitorsInInChild);
+}
+
 }  // namespace
+
+int VisitObjects(int (*visit)(dl_phdr_info* info, size_t size, void* data), void* data) noexcept {
+  const bool locked = pthread_rwlock_rdlock(&g_visitors) == 0;
+  const int result = dl_iterate_phdr(visit, data);
+  if (locked) pthread_rwlock_unlock(&g_visitors);
+  return result;
+}
 
 DlsymFunction RealDlsym() noexcept {
   static std::atomic<DlsymFunction> cached{nullptr};

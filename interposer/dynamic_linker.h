@@ -2,7 +2,10 @@
 // too.
 #pragma once
 
+#include <link.h>
+
 #include <array>
+#include <cstddef>
 
 namespace ops_debug::interposer {
 
@@ -16,5 +19,9 @@ DlsymFunction RealDlsym() noexcept;
 // of them.
 bool IsRealDlsym(const void* address) noexcept;
 std::array<const void*, 2> RealDlsymAddresses() noexcept;  // null: that version does not exist
+
+// dl_iterate_phdr, which must not be called otherwise: glibc locks the list of objects for it, and
+// does not unlock it in the child of a fork. So no thread is in here while fork() runs.
+int VisitObjects(int (*visit)(dl_phdr_info* info, size_t size, void* data), void* data) noexcept;
 
 }  // namespace ops_debug::interposer

@@ -185,7 +185,7 @@ constinit State g_state;
 
 unsigned long long LoadCount() {
   unsigned long long count = 0;
-  dl_iterate_phdr(
+  VisitObjects(
       [](dl_phdr_info* info, size_t, void* data) {
         *static_cast<unsigned long long*>(data) = info->dlpi_adds;
         return 1;
@@ -199,7 +199,7 @@ unsigned long long LoadCount() {
 void BindNewObjects() {
   if (g_state.bound == nullptr) g_state.bound = new std::set<std::pair<uintptr_t, std::string>>;
   std::vector<Object> objects;
-  dl_iterate_phdr(
+  VisitObjects(
       [](dl_phdr_info* info, size_t, void* data) {
         try {
           const char* const path = info->dlpi_name != nullptr ? info->dlpi_name : "";
@@ -219,7 +219,7 @@ void BindNewObjects() {
 // lies nearest to the caller, as parts of one package do.
 void* ReachedByOthers(const LibraryFunction& function, const char* caller_path) {
   std::vector<std::string> paths;
-  dl_iterate_phdr(
+  VisitObjects(
       [](dl_phdr_info* info, size_t, void* data) {
         try {
           if (info->dlpi_name != nullptr && std::strchr(info->dlpi_name, '/') != nullptr)

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "interposer/dynamic_linker.h"
 #include "interposer/files.h"
 
 namespace ops_debug::interposer {
@@ -128,7 +129,7 @@ bool Run(const std::string& program, std::vector<std::string> arguments, const s
 
 std::vector<std::string> LocalAssemblers() {
   Search search;
-  dl_iterate_phdr(&VisitLibrary, &search);
+  VisitObjects(&VisitLibrary, &search);
   const char* path = std::getenv("PATH");
   std::string_view folders = path ? path : "";
   while (!folders.empty()) {

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "interposer/dynamic_linker.h"
 #include "interposer/event_sender.h"
 #include "interposer/session.h"
 
@@ -66,7 +67,7 @@ void Tell(const std::string& what, const std::string& cost) {
 
 std::vector<std::string> LoadedObjects() {
   std::vector<std::string> objects;
-  dl_iterate_phdr(
+  VisitObjects(
       [](dl_phdr_info* info, size_t, void* data) {
         if (info->dlpi_name != nullptr && *info->dlpi_name != '\0') {
           static_cast<std::vector<std::string>*>(data)->emplace_back(info->dlpi_name);

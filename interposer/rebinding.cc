@@ -110,7 +110,7 @@ class Rebinding {
   size_t Run() {
     ReadMaps();
     std::vector<Object> objects;
-    dl_iterate_phdr(
+    VisitObjects(
         [](dl_phdr_info* info, size_t, void* data) {
           static_cast<std::vector<Object>*>(data)->push_back(Describe(*info));
           return 0;
@@ -375,7 +375,7 @@ constinit std::atomic<unsigned long long> g_treated{0};
 // How many objects were ever loaded.
 unsigned long long LoadCount() {
   unsigned long long count = 0;
-  dl_iterate_phdr(
+  VisitObjects(
       [](dl_phdr_info* info, size_t, void* data) {
         *static_cast<unsigned long long*>(data) = info->dlpi_adds;
         return 1;

@@ -72,7 +72,7 @@ void AddPackageFolder(std::string_view path, std::vector<std::string>* folders) 
 // Python interpreter keeps its packages.
 std::vector<std::string> PythonFolders() {
   std::vector<std::string> folders;
-  dl_iterate_phdr(
+  VisitObjects(
       [](dl_phdr_info* info, size_t, void* data) {
         if (info->dlpi_name)
           AddPackageFolder(info->dlpi_name, static_cast<std::vector<std::string>*>(data));
