@@ -18,8 +18,8 @@ struct SessionOptions {
   bool null_rewrite = false;   // kEnvRewrite is "null"
   bool trap_on_error = false;  // kEnvOnError is "trap"
   uint64_t quarantine_bytes = 256ull << 20;
-  std::string dump_directory;                // where to write rewritten modules; empty: nowhere
-  bool emulated = false;                     // the target runs on the emulator
+  std::string dump_directory;  // where to write rewritten modules; empty: nowhere
+  bool emulated = false;       // the target runs on the emulator
   bool use_ptx_engine = true, use_sass_engine = true;  // kEnvEngine
   std::string ptx_store;                               // folder; empty: in memory only
   bool track_tensors = true;
