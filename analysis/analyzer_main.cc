@@ -78,17 +78,6 @@ bool Parse(int argc, char** argv, Options* options) {
   return true;
 }
 
-bool WriteAll(int fd, const std::string& text) {
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t size = write(fd, text.data() + done, text.size() - done);
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0) return false;
-    done += static_cast<size_t>(size);
-  }
-  return true;
-}
-
 class Link {
  public:
   explicit Link(int fd) : fd_(fd) {}

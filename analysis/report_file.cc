@@ -12,7 +12,6 @@
 #include <thread>
 
 namespace ops_debug::analysis {
-namespace {
 
 bool WriteAll(int fd, const std::string& text) {
   size_t done = 0;
@@ -24,6 +23,8 @@ bool WriteAll(int fd, const std::string& text) {
   }
   return true;
 }
+
+namespace {
 
 std::string Resolved(const std::string& path) {
   char* text = realpath(path.c_str(), nullptr);

@@ -9,6 +9,9 @@
 
 namespace ops_debug::analysis {
 
+// All of it, however often the system takes a part. False and errno on failure.
+bool WriteAll(int fd, const std::string& text);
+
 class ReportFile {
  public:
   // `path` "-": standard output; empty: `stream`. Opened early, so that a run of hours does not end

@@ -53,6 +53,17 @@ int VisitObjects(int (*visit)(dl_phdr_info* info, size_t size, void* data), void
   return result;
 }
 
+unsigned long long LoadCount() noexcept {
+  unsigned long long count = 0;
+  VisitObjects(
+      [](dl_phdr_info* info, size_t, void* data) {
+        *static_cast<unsigned long long*>(data) = info->dlpi_adds;
+        return 1;
+      },
+      &count);
+  return count;
+}
+
 DlsymFunction RealDlsym() noexcept {
   static std::atomic<DlsymFunction> cached{nullptr};
   DlsymFunction function = cached.load(std::memory_order_acquire);

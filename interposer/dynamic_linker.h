@@ -24,4 +24,7 @@ std::array<const void*, 2> RealDlsymAddresses() noexcept;  // null: that version
 // does not unlock it in the child of a fork. So no thread is in here while fork() runs.
 int VisitObjects(int (*visit)(dl_phdr_info* info, size_t size, void* data), void* data) noexcept;
 
+// How many objects were ever loaded.
+unsigned long long LoadCount() noexcept;
+
 }  // namespace ops_debug::interposer

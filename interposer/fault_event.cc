@@ -59,20 +59,6 @@ FaultSite Describe(const Site& site) {
   return out;
 }
 
-proto_enums::FaultClass ClassOf(uint64_t entry) {
-  switch (static_cast<shadow::FaultClass>(entry % shadow::kFaultClasses)) {
-    case shadow::kFaultOutOfBounds:
-      return proto_enums::FaultClass::kOutOfBounds;
-    case shadow::kFaultUseAfterFree:
-      return proto_enums::FaultClass::kUseAfterFree;
-    case shadow::kFaultMisaligned:
-      return proto_enums::FaultClass::kMisaligned;
-    case shadow::kFaultWildAddress:
-      return proto_enums::FaultClass::kWildAddress;
-  }
-  return proto_enums::FaultClass::kUnspecified;
-}
-
 // The launch that a fault belongs to; ~0 is a launch that the device does not know.
 uint64_t TimeOf(const PublishedFault& published) { return published.launch_id; }
 
@@ -125,6 +111,20 @@ TensorDescription Describe(const shadow::TensorInfo& tensor, const Allocation& b
 
 }  // namespace
 
+proto_enums::FaultClass EventClassOf(shadow::FaultClass fault_class) {
+  switch (fault_class) {
+    case shadow::kFaultOutOfBounds:
+      return proto_enums::FaultClass::kOutOfBounds;
+    case shadow::kFaultUseAfterFree:
+      return proto_enums::FaultClass::kUseAfterFree;
+    case shadow::kFaultMisaligned:
+      return proto_enums::FaultClass::kMisaligned;
+    case shadow::kFaultWildAddress:
+      return proto_enums::FaultClass::kWildAddress;
+  }
+  return proto_enums::FaultClass::kUnspecified;
+}
+
 std::optional<Allocation> AllocationNear(uint64_t address, uint64_t time,
                                          proto_enums::FaultClass fault_class) {
   auto nearest = Book().FindNearest(address, time);
@@ -158,7 +158,7 @@ FaultEvent MakeFaultEvent(const LoadedModule& module, uint64_t entry,
                           const PublishedFault& published, uint64_t count) {
   const Site& site = module.code.sites[entry / shadow::kFaultClasses];
   FaultEvent event;
-  event.fault_class = ClassOf(entry);
+  event.fault_class = EventClassOf(static_cast<shadow::FaultClass>(entry % shadow::kFaultClasses));
   event.site = Describe(site);
   LaunchRecord launch;
   if (FindLaunch(published.launch_id, &launch)) {

@@ -21,6 +21,8 @@ std::optional<shadow::Allocation> AllocationNear(uint64_t address, uint64_t time
 // With the stacks resolved.
 AllocationDescription Describe(const shadow::Allocation& allocation);
 
+proto_enums::FaultClass EventClassOf(shadow::FaultClass fault_class);
+
 // `entry` is site * kFaultClasses + class; `count` 0 = at least one.
 FaultEvent MakeFaultEvent(const LoadedModule& module, uint64_t entry,
                           const shadow::PublishedFault& published, uint64_t count);

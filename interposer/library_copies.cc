@@ -183,17 +183,6 @@ struct State {
 constinit State g_state;
 [[gnu::tls_model("initial-exec")]] constinit thread_local bool t_binding = false;
 
-unsigned long long LoadCount() {
-  unsigned long long count = 0;
-  VisitObjects(
-      [](dl_phdr_info* info, size_t, void* data) {
-        *static_cast<unsigned long long*>(data) = info->dlpi_adds;
-        return 1;
-      },
-      &count);
-  return count;
-}
-
 // An object may be found twice under one address and name if it was closed in between; it then
 // goes through the exports.
 void BindNewObjects() {

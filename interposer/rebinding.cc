@@ -372,18 +372,6 @@ constinit Rebinding* g_rebinding = nullptr;
 constinit std::atomic<unsigned long long> g_treated{0};
 [[gnu::tls_model("initial-exec")]] constinit thread_local bool t_inside = false;
 
-// How many objects were ever loaded.
-unsigned long long LoadCount() {
-  unsigned long long count = 0;
-  VisitObjects(
-      [](dl_phdr_info* info, size_t, void* data) {
-        *static_cast<unsigned long long*>(data) = info->dlpi_adds;
-        return 1;
-      },
-      &count);
-  return count;
-}
-
 }  // namespace
 
 size_t RebindLoadedObjects() noexcept {

@@ -38,20 +38,6 @@ bool ReadPublished(const SassPublishedFault& shared, SassPublishedFault* out) {
   return __atomic_load_n(&shared.sequence, __ATOMIC_RELAXED) == before;
 }
 
-proto_enums::FaultClass ClassOf(uint64_t key) {
-  switch (static_cast<shadow::FaultClass>(shadow::SassFaultClass(key))) {
-    case shadow::kFaultOutOfBounds:
-      return proto_enums::FaultClass::kOutOfBounds;
-    case shadow::kFaultUseAfterFree:
-      return proto_enums::FaultClass::kUseAfterFree;
-    case shadow::kFaultMisaligned:
-      return proto_enums::FaultClass::kMisaligned;
-    case shadow::kFaultWildAddress:
-      return proto_enums::FaultClass::kWildAddress;
-  }
-  return proto_enums::FaultClass::kUnspecified;
-}
-
 proto_enums::AccessKind KindOf(uint32_t flags) {
   constexpr uint32_t kBoth = shadow::kSassRead | shadow::kSassWrite;
   if ((flags & kBoth) == kBoth) return proto_enums::AccessKind::kAtomic;
@@ -100,7 +86,8 @@ FaultEvent SassFaultChannel::MakeEvent(const SassPublishedFault& published,
                                        const std::optional<SassPlace>& place, uint64_t count) {
   FaultEvent event;
   event.engine = "sass";
-  event.fault_class = ClassOf(published.key);
+  event.fault_class =
+      EventClassOf(static_cast<shadow::FaultClass>(shadow::SassFaultClass(published.key)));
   event.site.access = KindOf(published.flags);
   event.site.space = proto_enums::AddressSpace::kGlobal;
   event.site.access_bytes = published.access_bytes;
