@@ -237,7 +237,8 @@ class SurfaceAccess : public ExtendedOperation {
           after = before | operand;
           break;
         default:
-          after = static_cast<T>(before + operand);
+          // Wraps.
+          after = static_cast<T>(static_cast<uint64_t>(before) + static_cast<uint64_t>(operand));
           break;
       }
     } while (!__atomic_compare_exchange_n(memory, &before, after, false, __ATOMIC_RELAXED,
