@@ -25,6 +25,8 @@ constexpr std::chrono::seconds kFarewell{2};
 constexpr int kBatch = 4096;
 constexpr std::chrono::seconds kLossInterval{1};
 constexpr useconds_t kFarewellNap_us = 5000;
+// Where forks go on all the time, so many looks must find no process of the run.
+constexpr int kEmptyLooks = 20;
 
 class Recorder {
  public:
@@ -136,17 +138,37 @@ class LossRecord {
   Clock::time_point next_ = Clock::now() + kLossInterval;
 };
 
+// Whether all processes of the run are gone. A look during which something was forked proves
+// nothing: a daemon's fork can end between the moments at which the table names it and its child.
+class Absence {
+ public:
+  Absence(const proto::RingConsumer& ring, const EventAnalysis& analysis)
+      : ring_(ring), analysis_(analysis) {}
+
+  bool Look() {
+    const std::string last = LastProcessId();
+    if (!StillRunning(analysis_).empty() || !FindSessionProcesses(ring_.name()).empty()) {
+      empty_looks_ = 0;
+      return false;
+    }
+    return ++empty_looks_ >= kEmptyLooks || (!last.empty() && LastProcessId() == last);
+  }
+
+ private:
+  const proto::RingConsumer& ring_;
+  const EventAnalysis& analysis_;
+  int empty_looks_ = 0;
+};
+
 // Reads what was written until now, and what the processes that still run write within a bounded
 // time. After that, producers drop; a record that its producer holds unfinished is given up.
 void TakeFarewell(proto::RingConsumer& ring, Recorder& recorder, const EventAnalysis& analysis) {
   const Clock::time_point deadline = Clock::now() + kFarewell;
+  Absence absence(ring, analysis);
   while (Clock::now() < deadline) {
     const int count = Drain(ring, recorder);
     if (count > 0) continue;
-    if (!ring.HasUnread() && StillRunning(analysis).empty() &&
-        FindSessionProcesses(ring.name()).empty()) {
-      break;
-    }
+    if (!ring.HasUnread() && absence.Look()) break;
     usleep(kFarewellNap_us);
   }
   ring.Close();

@@ -1,8 +1,9 @@
-// proc(5): /proc/PID/stat, /proc/PID/environ (session_processes.h).
+// proc(5): /proc/PID/stat, /proc/PID/environ, /proc/loadavg (session_processes.h).
 #include "analysis/session_processes.h"
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <filesystem>
@@ -48,6 +49,13 @@ std::vector<SessionProcess> FindSessionProcesses(const std::string& ring_name) {
     processes.push_back({process_id, name});
   }
   return processes;
+}
+
+std::string LastProcessId() {
+  std::string text = ReadFile("/proc/loadavg");
+  text.resize(std::min(text.size(), text.find_last_not_of('\n') + 1));
+  const size_t blank = text.rfind(' ');
+  return blank == std::string::npos ? "" : text.substr(blank + 1);
 }
 
 }  // namespace ops_debug::analysis

@@ -102,6 +102,11 @@ def test_a_child_that_outlives_the_program_is_waited_for_a_moment(check):
     assert kinds(run) == ["oob-global"] and remarks(run) == []
 
 
+def test_a_process_that_passes_its_work_on_by_fork_is_not_taken_for_gone(check):
+    run = check(LAZY, "relay")
+    assert kinds(run) == ["oob-global"] and remarks(run) == []
+
+
 def test_a_daemon_that_goes_on_is_named(check):
     run = check(LAZY, "daemon", "long")
     assert kinds(run) == ["oob-global"]

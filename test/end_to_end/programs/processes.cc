@@ -163,6 +163,14 @@ static void Daemonize() {
   if (chdir("/") != 0) _exit(1);
 }
 
+// Every process ends as soon as the next one runs: who looks at the table of processes can miss
+// both.
+static void Relay(int count) {
+  for (int i = 0; i < count; ++i) {
+    if (fork() != 0) _exit(0);
+  }
+}
+
 int main(int argc, char** argv) {
   const std::string habit = argc > 1 ? argv[1] : "compute";
   const std::string argument = argc > 2 ? argv[2] : "";
@@ -303,6 +311,15 @@ int main(int argc, char** argv) {
     Launch(work, true);
     CALL(cuCtxSynchronize, );
     if (argument == "long") sleep(8);
+  } else if (habit == "relay") {  // as "daemon", after many steps
+    Daemonize();
+    for (int fd = 0; fd < 256; ++fd) close(fd);
+    open("/dev/null", O_RDWR);
+    if (dup(0) < 0 || dup(0) < 0) return 1;
+    Relay(300);
+    Work work = Begin();
+    Launch(work, true);
+    CALL(cuCtxSynchronize, );
   } else if (habit == "plugin") {
     for (int i = 0; i < 2; ++i) {
       void* const plugin = dlopen(argv[2], RTLD_NOW | RTLD_LOCAL);
