@@ -286,8 +286,10 @@ void WorkScheduler::Work(Lane& lane) {
       Do(lock, choice.order);
       continue;
     }
-    if (permits_ > 0) {
-      permits_ = 0;  // nothing can be done: Settle need not wait
+    // Nothing can be done: Settle need not wait. While something runs, that is not known yet: what
+    // comes after it must not depend on which of the workers looks first.
+    if (permits_ > 0 && !IsAnythingRunning()) {
+      permits_ = 0;
       work_done_.notify_all();
     }
     ++lane.idle_threads;
