@@ -22,6 +22,10 @@ bool Machine::ArriveAtBarrier(Warp& warp, Split& split, const Instruction& in) {
                 "barrier " + std::to_string(id) + " of 16");
   }
   Block& block = *warp.block;
+  if (LaunchChecks* const checks = ChecksOf(frame, in)) {
+    checks->ArriveAtBarrier({&warp, frame.function, in.statement, split.lanes, id,
+                             use.threads == kNoRef ? 0 : value(use.threads), use.kind});
+  }
   Barrier& barrier = block.barriers[id];
   barrier.in_use = true;
   barrier.arrived[warp.index] |= split.lanes;
@@ -55,6 +59,7 @@ void Machine::CheckBarrier(Block& block, uint32_t id) {
     }
   }
   if (arrived < barrier.expected_threads) return;
+  if (launch_.checks != nullptr) launch_.checks->CompleteBarrier(block, id);
   const bool all = barrier.predicate_count == barrier.reduced_threads;
   const bool any = barrier.predicate_count != 0;
   for (const auto& warp : block.warps) {
@@ -107,6 +112,7 @@ void Machine::CheckClusterBarrier(Cluster& cluster) {
       if ((cluster.ArrivedLanes(*warp) | warp->gone()) != kAllLanes) return;
     }
   }
+  if (launch_.checks != nullptr) launch_.checks->CompleteClusterBarrier(cluster);
   std::fill(cluster.arrived.begin(), cluster.arrived.end(), 0);
 }
 

@@ -35,6 +35,8 @@ class LinearCopy : public Transfer {
   }
   void Read() override;
   void Write() override;
+  void ForEachPiece(const Piece& piece) const override { piece(target_, source_, bytes_); }
+  bool reduces() const override { return reduces_; }
 
  private:
   std::byte* target_;

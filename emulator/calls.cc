@@ -94,6 +94,7 @@ bool Machine::Call(Warp& warp, Split& split, const Instruction& in) {
                   std::min(from.bytes, to.bytes));
     }
   }
+  if (launch_.checks != nullptr) launch_.checks->Call(warp, caller, *frame, split.lanes);
   split.frame = frame;
   split.pc = 0;
   return true;
@@ -103,6 +104,7 @@ void Machine::Return(Warp& warp, Split& split) {
   Frame& frame = *split.frame;
   Frame& caller = *frame.parent;
   const CallSite& site = *frame.site;
+  if (launch_.checks != nullptr) launch_.checks->Return(warp, frame, split.lanes);
   const size_t results = std::min(site.results.size(), frame.function->results.size());
   for (size_t i = 0; i < results; ++i) {
     const Slot& from = frame.function->results[i];
@@ -124,6 +126,7 @@ void Machine::Return(Warp& warp, Split& split) {
 }
 
 void Machine::Exit(Warp& warp, Split& split, uint32_t lanes) {
+  if (launch_.checks != nullptr) launch_.checks->Exit(warp, lanes);
   DropLanes(split.frame, lanes);
   warp.exited |= lanes;
   split.lanes &= ~lanes;

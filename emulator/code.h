@@ -42,6 +42,10 @@ inline bool InWindow(uint64_t address, uint64_t window) {
   return (address >> kWindowShift) == (window >> kWindowShift);
 }
 
+// Local memory between a frame's variables and the next frame, so that a small overflow of an array
+// (silent on a GPU, where parameters travel in registers) does not destroy a callee's parameters.
+inline constexpr uint64_t kFrameGapBytes = 256;
+
 // ---- Operands
 // Byte offset of a lane array (or of a 32-bit predicate mask) in the frame; with kConstantBit in
 // the function's constants.
@@ -94,7 +98,12 @@ enum class Op : uint8_t {
   kExtended,  // fn.extended (extended_operation.h)
 };
 
-// Instruction::extra of kFence: .cta orders for the block only.
+// Instruction::extra of kNop: griddepcontrol.
+inline constexpr uint8_t kWaitForGrid = 1;
+inline constexpr uint8_t kLaunchDependents = 2;
+
+// Instruction::extra of kFence: .cta orders for the block only. Its immediate is a FenceUse
+// (checks/launch_checks.h).
 inline constexpr uint8_t kFenceOfDevice = 0;
 inline constexpr uint8_t kFenceOfBlock = 1;
 
@@ -172,6 +181,9 @@ enum class Special : uint8_t {
   kIsExplicitCluster,
 };
 
+// Who takes part in the order that an access or a fence makes (PTX ISA 9.0, 8.5), smallest first.
+enum class MemoryScope : uint8_t { kBlock, kCluster, kDevice, kSystem };
+
 struct MemoryAccess {
   Space space = Space::kGlobal;
   uint8_t element_shift = 2;   // log2 bytes of one element in memory
@@ -182,6 +194,8 @@ struct MemoryAccess {
   bool acquire = false;
   bool release = false;
   bool block_scope = false;  // .cta; other scopes reach further
+  bool is_volatile = false;  // .volatile or .mmio: relaxed, in the scope of the system
+  MemoryScope scope = MemoryScope::kDevice;
   bool address_is_32bit = false;
   Ref registers[8] = {};  // kNoRef: `_`
   int64_t offset = 0;
@@ -246,6 +260,7 @@ struct BarrierUse {
   Ref threads = kNoRef;  // 32-bit lanes
   Ref predicate = kNoRef;
   bool negate_predicate = false;
+  bool aligned = true;  // bar, barrier.aligned: all lanes of a warp must execute it together
 };
 
 enum class VoteKind : uint8_t { kAll, kAny, kUniform, kBallot };
@@ -262,6 +277,8 @@ struct WarpOperation {
   uint8_t width = 2;    // log2 bytes of a
   bool negate = false;  // vote: !predicate
   bool all = false;     // match.all
+  // In front of an .aligned instruction (Decoder::EmitConvergence): orders no memory.
+  bool is_convergence = false;
   bool is_signed = false;
   VoteKind vote = VoteKind::kAll;
   ShuffleKind shuffle = ShuffleKind::kUp;
@@ -304,6 +321,7 @@ struct Instruction {
   uint8_t width = 2;  // log2 bytes of a destination lane
   uint8_t extra = 0;
   uint8_t counted = 1;
+  uint8_t flow = 0;  // of undefined bits: Flow (checks/definedness_flow.h)
   Ref guard = kNoRef;
   uint32_t guard_flip = 0;  // ~0: negated
   Ref d = kNoRef, a = kNoRef, b = kNoRef, c = kNoRef;
@@ -332,7 +350,8 @@ struct Instruction {
 // Where an instruction came from.
 struct SourcePlace {
   uint32_t ptx_line = 0, ptx_column = 0;
-  uint32_t loc = 0;  // index into the ptx::Function's locs
+  uint32_t loc = 0;      // index into the ptx::Function's locs
+  bool is_tool = false;  // instrumentation added it (shadow/abi/emulator_checks.h)
 };
 
 struct Function {
@@ -348,6 +367,9 @@ struct Function {
   std::vector<std::byte> constants;       // lane arrays; read through constant_base
   const std::byte* constant_base = nullptr;
   const void* source = nullptr;  // the ptx::Function
+  // log2 bytes of a lane, of the register at each multiple of kLaneArrayAlignment in the frame.
+  std::vector<uint8_t> register_shifts;
+  mutable std::vector<uint32_t> sites;  // by statement; belongs to checks/sites.cc
   // Side tables that instructions point into.
   std::vector<std::unique_ptr<MemoryAccess>> accesses;
   std::vector<std::unique_ptr<AtomicAccess>> atomics;

@@ -127,6 +127,10 @@ void AddWaits(const Machine& machine, const Block& block, std::vector<WaitGroup>
         const auto lane = static_cast<uint32_t>(__builtin_ctz(split.lanes));
         const uint32_t thread[3] = {warp->thread_index[0][lane], warp->thread_index[1][lane],
                                     warp->thread_index[2][lane]};
+        for (int d = 0; d < 3; ++d) {
+          group.first_block[d] = block.index[d];
+          group.first_thread[d] = thread[d];
+        }
         group.first = "block " + Triple(block.index) + ", thread " + Triple(thread);
         group.reason = Reason(machine, *warp, split);
         groups.push_back(group);

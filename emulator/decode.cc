@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "emulator/decoder.h"
+#include "shadow/abi/emulator_checks.h"
 
 namespace ops_debug::emulator {
 namespace {
@@ -11,16 +12,26 @@ uint64_t AlignUp(uint64_t value, uint64_t alignment) {
   return alignment <= 1 ? value : (value + alignment - 1) / alignment * alignment;
 }
 
-// Local memory between a frame's variables and the next frame, so that a small overflow of an array
-// (silent on a GPU, where parameters travel in registers) does not destroy a callee's parameters.
-constexpr uint64_t kFrameGapBytes = 256;
-
 std::string_view Trim(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t' || text.front() == '\n'))
     text.remove_prefix(1);
   while (!text.empty() && (text.back() == ' ' || text.back() == '\t' || text.back() == '\n'))
     text.remove_suffix(1);
   return text;
+}
+
+bool NamesToolRegister(std::span<const ptx::Operand> operands) {
+  return std::any_of(operands.begin(), operands.end(), [](const ptx::Operand& operand) {
+    return operand.text.starts_with(shadow::kToolRegisterPrefix) ||
+           NamesToolRegister(operand.children);
+  });
+}
+
+// What instrumentation has added.
+bool IsToolCode(const ptx::Function& function, const ptx::Instruction& instruction) {
+  return function.name.starts_with(shadow::kToolFunctionPrefix) ||
+         instruction.guard.text.starts_with(shadow::kToolRegisterPrefix) ||
+         NamesToolRegister(instruction.operands);
 }
 
 }  // namespace
@@ -115,7 +126,7 @@ const std::unordered_map<std::string_view, Decoder::Method>& Decoder::Methods() 
       {"prefetchu", &Decoder::Nothing},
       {"applypriority", &Decoder::Nothing},
       {"discard", &Decoder::Nothing},
-      {"griddepcontrol", &Decoder::Nothing},
+      {"griddepcontrol", &Decoder::GridDependency},
       {"setmaxnreg", &Decoder::Nothing},
       {"pmevent", &Decoder::Nothing},
       {"brkpt", &Decoder::Nothing},
@@ -291,8 +302,8 @@ Symbol Decoder::FindSymbol(std::string_view name) const {
 
 void Decoder::DecodeStatement(const ptx::Instruction& instruction) {
   const auto statement = static_cast<uint32_t>(out_.statements.size());
-  out_.statements.push_back(
-      {instruction.position.line, instruction.position.column, instruction.loc});
+  out_.statements.push_back({instruction.position.line, instruction.position.column,
+                             instruction.loc, IsToolCode(source_, instruction)});
   const size_t first = out_.code.size();
   const size_t first_use = label_uses_.size();
   supported_ = true;

@@ -1,6 +1,7 @@
 // Decoding of integer and floating-point arithmetic.
 #include <string>
 
+#include "emulator/checks/definedness_flow.h"
 #include "emulator/decoder.h"
 
 namespace ops_debug::emulator {
@@ -68,6 +69,7 @@ bool Decoder::Carry(const ptx::Instruction& in, std::string key, bool carry_in, 
   const Destination d = Write(in.operands[0], type);
   Instruction& out = Emit(Op::kCarry);
   out.fn.carry = lanes_.FindCarry(key);
+  out.flow = static_cast<uint8_t>(FlowOf(key));
   if (out.fn.carry == nullptr) return false;
   out.a = use.a;
   out.b = use.b;

@@ -8,6 +8,8 @@
 
 #include "emulator/async_range.h"
 #include "emulator/bulk_copy.h"
+#include "emulator/checks/async_order.h"
+#include "emulator/checks/sync_check.h"
 #include "emulator/decoder.h"
 #include "emulator/lane_operand.h"
 #include "emulator/mbarrier.h"
@@ -67,9 +69,21 @@ class ArriveAfterCopies : public ExtendedOperation {
       MbarrierPlace place;
       if (!FindMbarrier(machine, warp, *split.frame, address, lane, &place)) return false;
       emulator::Mbarrier mbarrier(place.word());
+      LaunchChecks* const checks = machine.launch().checks;
+      if (checks != nullptr && checks->sync() != nullptr) {
+        const std::lock_guard lock(checks->mutex());
+        checks->sync()->BeforeMbarrier(warp, lane, place, SyncCheck::MbarrierUse::kOther,
+                                       "cp.async.mbarrier.arrive");
+      }
+      if (checks != nullptr && checks->async() != nullptr)
+        checks->async()->UpdateMbarrier(warp, lane, place, false, false, false);
       const std::string problem = mbarrier.AddPending(increments ? 1 : 0);
       if (!problem.empty())
         return FailMbarrier(machine, warp, lane, "cp.async.mbarrier.arrive", place, problem);
+      if (checks != nullptr && checks->sync() != nullptr) {
+        const std::lock_guard lock(checks->mutex());
+        checks->sync()->AfterMbarrier(place, SyncCheck::MbarrierUse::kOther);
+      }
       machine.Copies(warp).ArriveLater(warp, lane, place);
       return true;
     });
@@ -173,6 +187,7 @@ class AsyncStore : public ExtendedOperation {
       }
       auto copy = std::make_unique<LinearCopy>(to.pointer, std::move(data));
       if (reduction) copy->Reduce(*reduction);
+      copy->set_by_proxy(false);
       return StartOnMbarrier(machine, warp, lane, name, place, to, size, std::move(copy));
     });
     return ok ? Step::kDone : Step::kFault;
@@ -247,7 +262,7 @@ bool StartOnMbarrier(Machine& machine, Warp& warp, uint32_t lane, const char* na
                             std::to_string(to.block->cluster_rank) + " completes on " +
                             NameMbarrier(warp, place) + "; both must lie in the same block");
   }
-  machine.Copies(warp).Start(warp, std::move(transfer), place, bytes);
+  machine.Copies(warp).Start(warp, lane, std::move(transfer), place, bytes);
   return true;
 }
 

@@ -1,6 +1,7 @@
 // Decoding of branches, calls, barriers and the operations between the lanes of a warp.
 #include <string>
 
+#include "emulator/checks/launch_checks.h"
 #include "emulator/decoder.h"
 #include "emulator/extended_operation.h"
 #include "emulator/machine.h"
@@ -13,19 +14,28 @@ using Kind = ptx::Operand::Kind;
 // barrier.cluster.arrive
 class ClusterArrive : public ExtendedOperation {
  public:
-  Step Execute(Machine& machine, Warp& warp, Split& /*split*/, const Instruction& /*in*/,
+  explicit ClusterArrive(bool release) : release_(release) {}
+  Step Execute(Machine& machine, Warp& warp, Split& split, const Instruction& in,
                uint32_t active) const override {
+    if (LaunchChecks* const checks = machine.ChecksOf(*split.frame, in))
+      checks->ArriveAtClusterBarrier(warp, active, release_);
     machine.ArriveAtClusterBarrier(warp, active);
     return Step::kDone;
   }
+
+ private:
+  bool release_;  // not .relaxed
 };
 
 // barrier.cluster.wait
 class ClusterWait : public ExtendedOperation {
  public:
-  Step Execute(Machine& /*machine*/, Warp& warp, Split& /*split*/, const Instruction& /*in*/,
+  Step Execute(Machine& machine, Warp& warp, Split& split, const Instruction& in,
                uint32_t active) const override {
-    return (warp.block->cluster->ArrivedLanes(warp) & active) == 0 ? Step::kDone : Step::kWait;
+    if ((warp.block->cluster->ArrivedLanes(warp) & active) != 0) return Step::kWait;
+    if (LaunchChecks* const checks = machine.ChecksOf(*split.frame, in))
+      checks->LeaveClusterBarrier(warp, active, true);
+    return Step::kDone;
   }
   bool Ready(const Machine& /*machine*/, const Warp& warp, const Split& split) const override {
     return (warp.block->cluster->ArrivedLanes(warp) & split.lanes) == 0;
@@ -144,7 +154,7 @@ bool Decoder::Barrier(const ptx::Instruction& in) {
   if (in.Has(".cluster")) {
     if (!in.operands.empty()) return false;
     if (in.Has(".arrive")) {
-      EmitExtended(std::make_shared<ClusterArrive>());
+      EmitExtended(std::make_shared<ClusterArrive>(!in.Has(".relaxed")));
     } else if (in.Has(".wait")) {
       EmitExtended(std::make_shared<ClusterWait>());
     } else {
@@ -160,6 +170,7 @@ bool Decoder::Barrier(const ptx::Instruction& in) {
     return true;
   }
   BarrierUse use;
+  use.aligned = in.opcode == "bar" || in.Has(".aligned");
   const auto& operands = in.operands;
   size_t next = 0;
   if (in.Has(".red")) {
@@ -321,7 +332,27 @@ bool Decoder::Elect(const ptx::Instruction& in) {
 bool Decoder::Fence(const ptx::Instruction& in) {
   // The scope comes last: membar.cta, fence.acq_rel.cta. Fences of proxies order for everybody.
   const bool of_block = in.Has(".cta") && !in.Has(".proxy");
-  Emit(Op::kFence).extra = of_block ? kFenceOfBlock : kFenceOfDevice;
+  FenceUse use;
+  for (std::string_view modifier : in.modifiers) {
+    if (modifier == ".cta") use.scope = MemoryScope::kBlock;
+    if (modifier == ".cluster") use.scope = MemoryScope::kCluster;
+    if (modifier == ".gl" || modifier == ".gpu") use.scope = MemoryScope::kDevice;
+    if (modifier == ".acq_rel") use.order = FenceOrder::kAcquireRelease;
+    if (modifier == ".acquire") use.order = FenceOrder::kAcquire;
+    if (modifier == ".release") use.order = FenceOrder::kRelease;
+    if (modifier == ".proxy") use.proxy = FenceProxy::kOther;
+    if (modifier.starts_with(".proxy::")) use.proxy = FenceProxy::kOther;
+    if (modifier == ".mbarrier_init") use.proxy = FenceProxy::kMbarrierInit;
+  }
+  const bool of_async = in.Has(".async") || in.Has(".async::generic");
+  if (use.proxy == FenceProxy::kOther && of_async) use.proxy = FenceProxy::kAsync;
+  Instruction& out = Emit(Op::kFence);
+  out.extra = of_block ? kFenceOfBlock : kFenceOfDevice;
+  out.immediate = use.Pack();
+  return true;
+}
+bool Decoder::GridDependency(const ptx::Instruction& in) {
+  Emit(Op::kNop).extra = in.Has(".wait") ? kWaitForGrid : kLaunchDependents;
   return true;
 }
 bool Decoder::Nanosleep(const ptx::Instruction&) {

@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "emulator/checks/async_order.h"
+#include "emulator/checks/sync_check.h"
 #include "emulator/decoder.h"
 #include "emulator/lane_operand.h"
 #include "emulator/mbarrier.h"
@@ -24,6 +26,31 @@ std::string Hex(uint64_t value) {
   return text;
 }
 
+LaunchChecks* ChecksOf(const Warp& warp) { return warp.block->launch->checks; }
+AsyncOrder* AsyncOrderOf(const Warp& warp) {
+  return ChecksOf(warp) == nullptr ? nullptr : ChecksOf(warp)->async();
+}
+
+// What the checks of barriers are told of an operation on an mbarrier.
+template <class Call>
+void TellSync(const Warp& warp, Call call) {
+  LaunchChecks* const checks = ChecksOf(warp);
+  if (checks == nullptr || checks->sync() == nullptr) return;
+  const std::lock_guard lock(checks->mutex());
+  call(*checks->sync());
+}
+void TellBefore(Warp& warp, uint32_t lane, MbarrierPlace place, SyncCheck::MbarrierUse use,
+                const char* name) {
+  TellSync(warp, [&](SyncCheck& sync) { sync.BeforeMbarrier(warp, lane, place, use, name); });
+}
+void TellAfter(const Warp& warp, MbarrierPlace place, SyncCheck::MbarrierUse use) {
+  TellSync(warp, [&](SyncCheck& sync) { sync.AfterMbarrier(place, use); });
+}
+void TellFailure(Warp& warp, uint32_t lane, MbarrierPlace place, const char* name,
+                 const std::string& problem) {
+  TellSync(warp, [&](SyncCheck& sync) { sync.FailedMbarrier(warp, lane, place, name, problem); });
+}
+
 // init, inval, expect_tx, complete_tx, arrive and arrive_drop.
 class Update : public ExtendedOperation {
  public:
@@ -34,6 +61,7 @@ class Update : public ExtendedOperation {
   Ref count = kNoRef;     // of arrivals or bytes
   Ref expected = kNoRef;  // bytes to expect before the arrival
   Ref state = kNoRef;     // receives what the object was before
+  bool release = true;    // not .relaxed
 
   Step Execute(Machine& machine, Warp& warp, Split& split, const Instruction& /*in*/,
                uint32_t active) const override {
@@ -41,7 +69,20 @@ class Update : public ExtendedOperation {
     const bool ok = ForEachLane(active, [&](uint32_t lane) {
       MbarrierPlace place;
       if (!FindMbarrier(machine, warp, frame, address, lane, &place)) return false;
+      const bool arrives = kind == Kind::kArrive || kind == Kind::kDrop;
+      const bool writes = kind == Kind::kInitialise;
+      const auto use = kind == Kind::kInitialise   ? SyncCheck::MbarrierUse::kInitialise
+                       : kind == Kind::kInvalidate ? SyncCheck::MbarrierUse::kInvalidate
+                                                   : SyncCheck::MbarrierUse::kOther;
+      TellBefore(warp, lane, place, use, name);
+      AsyncOrder* const order = kind == Kind::kInvalidate ? nullptr : AsyncOrderOf(warp);
+      if (order != nullptr) order->UpdateMbarrier(warp, lane, place, writes, arrives, release);
+      const uint32_t parity = Mbarrier(place.word()).parity();
       const Mbarrier::Problem problem = Perform(frame, lane, place);
+      if (problem.empty()) {
+        TellAfter(warp, place, use);
+        if (order != nullptr && !writes) order->SettleMbarrier(place, parity);
+      }
       return problem.empty() || FailMbarrier(machine, warp, lane, name, place, problem);
     });
     return ok ? Step::kDone : Step::kFault;
@@ -82,6 +123,7 @@ class Wait : public ExtendedOperation {
   Ref state = kNoRef;   // of an arrival in the phase to wait for, or
   Ref parity = kNoRef;  // of that phase
   bool suspends = false;
+  bool acquire = true;  // not .relaxed
 
   Step Execute(Machine& machine, Warp& warp, Split& split, const Instruction& in,
                uint32_t active) const override {
@@ -96,13 +138,19 @@ class Wait : public ExtendedOperation {
                             std::string(name) + " on " + NameMbarrier(warp, place) +
                                 "; a thread can wait only on mbarriers of its own block");
       }
+      TellBefore(warp, lane, place, SyncCheck::MbarrierUse::kOther, name);
       const std::string problem = machine.Copies(warp).CompleteFor(place);
-      if (!problem.empty())
+      if (!problem.empty()) {
+        TellFailure(warp, lane, place, name, problem);
         return machine.Fail(LaunchError::Code::kLaunchFailure, warp, lane, problem);
+      }
       const Mbarrier mbarrier(place.word());
       if (!mbarrier.valid())
         return FailMbarrier(machine, warp, lane, name, place, mbarrier.Describe());
-      if (mbarrier.parity() != Parity(frame, lane)) complete |= 1u << lane;
+      if (mbarrier.parity() == Parity(frame, lane)) return true;
+      complete |= 1u << lane;
+      if (AsyncOrder* const order = AsyncOrderOf(warp))
+        order->WaitedForMbarrier(warp, lane, place, acquire);
       return true;
     });
     if (!ok) return Step::kFault;
@@ -186,6 +234,7 @@ std::string NameMbarrier(const Warp& warp, MbarrierPlace place) {
 
 bool FailMbarrier(Machine& machine, Warp& warp, uint32_t lane, const char* instruction,
                   MbarrierPlace place, const std::string& problem) {
+  TellFailure(warp, lane, place, instruction, problem);
   return machine.Fail(
       LaunchError::Code::kLaunchFailure, warp, lane,
       std::string(instruction) + " on " + NameMbarrier(warp, place) + ", " + problem);
@@ -234,6 +283,7 @@ bool Decoder::Mbarrier(const ptx::Instruction& in) {
     if (operands.size() < 3 || operands.size() > 4) return false;
     auto wait = std::make_shared<Wait>();
     wait->suspends = what == ".try_wait";
+    wait->acquire = !in.Has(".relaxed");
     if (!ReadAddressOperand(operands[1], in, &wait->address)) return false;
     if (in.Has(".parity")) {
       wait->parity = Read(operands[2], Type::kU32);
@@ -265,6 +315,7 @@ bool Decoder::Mbarrier(const ptx::Instruction& in) {
     auto update = std::make_shared<Update>();
     update->name = row.name;
     update->kind = row.kind;
+    update->release = !in.Has(".relaxed");
     if (!ReadAddressOperand(operands[row.address], in, &update->address)) return false;
     const bool expects = row.address == 1 && in.Has(".expect_tx");
     if (operands.size() > row.address + 1) {

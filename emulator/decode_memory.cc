@@ -130,7 +130,12 @@ void Decoder::ReadQualifiers(const ptx::Instruction& in, MemoryAccess& access) {
     if (modifier == ".acquire" || modifier == ".acq_rel") access.strong = access.acquire = true;
     if (modifier == ".release" || modifier == ".acq_rel") access.strong = access.release = true;
     if (modifier == ".cta") access.block_scope = true;
+    if (modifier == ".volatile" || modifier == ".mmio") access.is_volatile = true;
+    if (modifier == ".cta") access.scope = MemoryScope::kBlock;
+    if (modifier == ".cluster") access.scope = MemoryScope::kCluster;
+    if (modifier == ".sys") access.scope = MemoryScope::kSystem;
   }
+  if (access.is_volatile) access.scope = MemoryScope::kSystem;
 }
 
 bool Decoder::Load(const ptx::Instruction& in) {

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 
+#include "emulator/checks/definedness_flow.h"
 #include "emulator/decoder.h"
 
 namespace ops_debug::emulator {
@@ -132,6 +133,8 @@ Ref Decoder::Temporary(uint8_t shift) {
       (frame_bytes_ + kLaneArrayAlignment - 1) & ~static_cast<uint32_t>(kLaneArrayAlignment - 1);
   const Ref ref = frame_bytes_;
   frame_bytes_ += kWarpLanes << shift;
+  out_.register_shifts.resize(ref / kLaneArrayAlignment);
+  out_.register_shifts.push_back(shift);
   return ref;
 }
 
@@ -368,6 +371,7 @@ void Decoder::EmitExtended(std::shared_ptr<const ExtendedOperation> operation) {
 void Decoder::EmitConvergence() {
   auto* operation = Own(out_.warp_operations);
   operation->members = Constant(2, kAllLanes);
+  operation->is_convergence = true;
   Emit(Op::kWarpSync).fn.warp = operation;
 }
 
@@ -376,6 +380,7 @@ void Decoder::EmitAlu(const std::string& key, uint8_t shift, Ref d, Ref a, Ref b
   const AluFn fn = lanes_.FindAlu(key);
   if (fn == nullptr) supported_ = false;
   Instruction& in = Emit(Op::kAlu);
+  in.flow = static_cast<uint8_t>(FlowOf(key));
   in.fn.alu = fn;
   in.width = shift;
   in.d = d;
@@ -389,6 +394,7 @@ void Decoder::EmitCompare(const std::string& key, Ref d, Ref a, Ref b) {
   const CompareFn fn = lanes_.FindCompare(key);
   if (fn == nullptr) supported_ = false;
   Instruction& in = Emit(Op::kCompare);
+  in.flow = static_cast<uint8_t>(FlowOf(key));
   in.fn.compare = fn;
   in.d = d;
   in.a = a;

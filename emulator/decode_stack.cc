@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 
+#include "emulator/checks/init_check.h"
 #include "emulator/decoder.h"
 #include "emulator/machine.h"
 
@@ -52,6 +53,18 @@ class RestoreStack : public ExtendedOperation {
 class Allocate : public ExtendedOperation {
  public:
   explicit Allocate(uint64_t alignment_bytes) : alignment_bytes_(alignment_bytes) {}
+
+  void PassDefinedness(InitCheck& check, Warp& warp, Split& split, const Instruction& in,
+                       uint32_t active) const override {
+    const auto* size = reinterpret_cast<const uint64_t*>(Machine::At(*split.frame, in.a));
+    for (uint32_t m = active; m != 0; m &= m - 1) {
+      const auto lane = static_cast<uint32_t>(__builtin_ctz(m));
+      const uint64_t top = warp.block->launch->local_limit_bytes - warp.stack_bytes[lane];
+      if (size[lane] <= top)
+        check.StartStack(warp, lane, (top - size[lane]) & ~(alignment_bytes_ - 1), size[lane]);
+    }
+    check.DefineRegister(*split.frame, in.d, active);
+  }
 
   Step Execute(Machine& machine, Warp& warp, Split& split, const Instruction& in,
                uint32_t active) const override {

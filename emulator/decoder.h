@@ -147,6 +147,7 @@ class Decoder {
   bool Fence(const ptx::Instruction& in);
   bool Nanosleep(const ptx::Instruction& in);
   bool Nothing(const ptx::Instruction& in);
+  bool GridDependency(const ptx::Instruction& in);
   bool CreatePolicy(const ptx::Instruction& in);
 
   // ---- asynchronous copies, mbarriers and clusters (decode_async.cc, decode_mbarrier.cc)

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string>
 
+#include "emulator/checks/checks.h"
 #include "emulator/machine.h"
 
 namespace ops_debug::emulator {
@@ -190,8 +191,12 @@ bool Machine::CallBuiltin(Warp& warp, Split& split, const Function& callee, cons
         break;
       case Builtin::kMalloc:
         result = first == 0 ? 0 : launch_.memory->Allocate(first);
+        if (result != 0 && launch_.checks != nullptr) launch_.checks->checks().Renew(result, first);
         break;
       case Builtin::kFree:
+        if (uint64_t base = 0, bytes = 0;
+            launch_.checks != nullptr && first != 0 && launch_.memory->Find(first, &base, &bytes))
+          launch_.checks->checks().Forget(base, bytes);
         if (first != 0 && !launch_.memory->Free(first)) {
           return Fail(LaunchError::Code::kIllegalAddress, warp, lane,
                       "free of a pointer that malloc did not return");

@@ -16,6 +16,9 @@
 
 namespace ops_debug::emulator {
 
+class Checks;
+struct DeviceOperation;
+
 struct Dim3 {
   uint32_t x = 1, y = 1, z = 1;
 };
@@ -105,6 +108,10 @@ struct LaunchConfig {
   // Thread-instructions per host thread after which the launch fails (kInstructionLimit), give or
   // take some thousands; 0: none.
   uint64_t instruction_limit = 0;
+  // What is checked (checks/checks.h), and which operation the launch is; null: nothing. A checked
+  // launch runs on one host thread, and much slower.
+  Checks* checks = nullptr;
+  std::shared_ptr<const DeviceOperation> operation;
 };
 
 // What ended a launch early, as the hardware would have reported it.

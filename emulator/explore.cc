@@ -250,6 +250,7 @@ void Machine::Explore() {
     if (stop == Stop::kFault) break;
     if (stop == Stop::kBlocked) {
       DeclareDeadlock();
+      if (launch_.checks != nullptr) launch_.checks->Deadlock(residents.blocks);
       CollectWaits(residents.blocks);
       launch_.unstarted = order.unstarted();
       break;

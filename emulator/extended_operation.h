@@ -11,6 +11,7 @@
 
 namespace ops_debug::emulator {
 
+class InitCheck;
 class Machine;
 struct Warp;
 struct Split;
@@ -50,6 +51,11 @@ class ExtendedOperation {
   virtual bool AccessesMemory() const { return true; }
   // False if registers are read through a, b and c of the instruction only.
   virtual bool HoldsRegisters() const { return true; }
+
+  // How undefined values pass through the instruction (checks/init_check.h); called before Execute,
+  // which may follow more than once for instructions that wait.
+  virtual void PassDefinedness(InitCheck& /*check*/, Warp& /*warp*/, Split& /*split*/,
+                               const Instruction& /*in*/, uint32_t /*active*/) const {}
 
   // What sleeping lanes wait for, for the explanation of a deadlock: "phase 3 of the mbarrier at
   // shared address 0x10, which expects 2 more arrivals".

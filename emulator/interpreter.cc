@@ -338,6 +338,10 @@ restart:
     const Instruction& in = code[pc];
     uint32_t active = lanes;
     if (in.guard != kNoRef) {
+      if constexpr (kObserved) {
+        if (launch_.checks != nullptr && launch_.checks->wants_instructions())
+          launch_.checks->BeforeGuard(warp, split, in, lanes);
+      }
       active &= *reinterpret_cast<const uint32_t*>(registers + in.guard) ^ in.guard_flip;
       if (active == 0) {
         ++pc;
@@ -360,6 +364,10 @@ restart:
             goto restart;
           }
         }
+      }
+      if (launch_.checks != nullptr && launch_.checks->wants_instructions()) [[unlikely]] {
+        split.pc = pc;
+        launch_.checks->BeforeInstruction(warp, split, in, active);
       }
     }
     switch (in.op) {
@@ -483,6 +491,15 @@ restart:
         ++pc;
         continue;
       case Op::kNop:
+        if constexpr (kObserved) {
+          if (LaunchChecks* const checks = in.extra != 0 ? ChecksOf(frame, in) : nullptr) {
+            if (in.extra == kWaitForGrid) {
+              checks->WaitForGrid(warp, active);
+            } else {
+              checks->LaunchDependents(warp, active);
+            }
+          }
+        }
         ++pc;
         continue;
       case Op::kFence:
@@ -492,6 +509,8 @@ restart:
             weak_->Release(warp, active, in.extra == kFenceOfBlock);
             weak_->Acquire(warp, active);
           }
+          if (LaunchChecks* const checks = ChecksOf(frame, in))
+            checks->Fence(warp, active, FenceUse::Unpack(in.immediate));
         }
         ++pc;
         continue;

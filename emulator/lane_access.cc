@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "emulator/checks/async_order.h"
 #include "emulator/lane_elements.h"
 #include "emulator/machine.h"
 #include "emulator/pending_copies.h"
@@ -445,6 +446,11 @@ bool Machine::CopyAsync(Warp& warp, Frame& frame, const Instruction& in, uint32_
     }
     row.target[lane] = target;
     row.copied[lane] = static_cast<uint8_t>(copied);
+  }
+  if (LaunchChecks* const checks = ChecksOf(frame, in)) {
+    row.function = frame.function;
+    row.statement = in.statement;
+    if (checks->async() != nullptr) row.works = checks->async()->StartRow(warp, row);
   }
   Copies(warp).Start(warp, row);
   return true;

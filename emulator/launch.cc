@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "emulator/checks/checks.h"
 #include "emulator/deadlock_text.h"
 #include "emulator/machine.h"
 
@@ -56,7 +57,7 @@ void RunWorkers(Launch& launch, uint64_t workers) {
   if (launch.resident_limit != 0)
     workers =
         std::min(workers, std::max<uint64_t>(1, launch.resident_limit / launch.cluster_blocks));
-  if (launch.schedule_seed != 0) workers = 1;
+  if (launch.schedule_seed != 0 || launch.checks != nullptr) workers = 1;
   std::vector<std::thread> threads;
   for (uint64_t i = 1; i < workers; ++i) {
     try {
@@ -119,7 +120,18 @@ LaunchOutcome Run(const Program& program, const Kernel& kernel, const LaunchConf
     if (launch.grid_workspace != 0)
       std::memset(reinterpret_cast<void*>(launch.grid_workspace), 0, kGridWorkspaceBytes);
   }
+  std::unique_ptr<LaunchChecks> checks;
+  if (config.checks != nullptr) {
+    checks = config.checks->StartLaunch(launch, config.operation);
+    launch.checks = checks.get();
+    if (launch.grid_workspace != 0)
+      config.checks->Forget(launch.grid_workspace, kGridWorkspaceBytes);
+  }
   RunWorkers(launch, workers);
+  if (checks != nullptr) {
+    checks->EndLaunch();
+    config.checks->Deliver();
+  }
   if (launch.grid_workspace != 0) memory.Free(launch.grid_workspace);
 
   std::sort(launch.outputs.begin(), launch.outputs.end());

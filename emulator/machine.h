@@ -17,6 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "emulator/checks/agent_work.h"
+#include "emulator/checks/launch_checks.h"
 #include "emulator/code.h"
 #include "emulator/executor.h"
 #include "emulator/extended_operation.h"
@@ -42,6 +44,8 @@ class LaneBuffer {
   size_t size_bytes_ = 0;
 };
 
+class RegisterDefinedness;
+
 // One activation of a function by the lanes that called it together.
 struct Frame {
   explicit Frame(const Function& f) : function(&f), registers(f.frame_bytes) {}
@@ -52,7 +56,8 @@ struct Frame {
   uint32_t return_pc = 0;
   uint32_t live = 0;  // lanes that have not returned
   uint32_t depth = 0;
-  uint32_t local_base = 0;  // of its variables in each lane's local memory
+  uint32_t local_base = 0;                           // of its variables in each lane's local memory
+  std::shared_ptr<RegisterDefinedness> definedness;  // belongs to checks/init_check.cc
 };
 
 struct Split {
@@ -74,6 +79,8 @@ struct Block;
 struct WarpgroupProgress {
   uint64_t issued = 0;              // wgmma.mma_async that this warp has executed
   std::vector<uint64_t> committed;  // value of `issued` at each open wgmma.commit_group
+  // For checks: the reads of operands that nobody has waited for, by value of `issued` behind them.
+  std::vector<std::pair<uint64_t, AgentWork>> reads;
 };
 
 // Recognises a warp that goes round in circles (stall.cc).
@@ -136,6 +143,7 @@ struct Fault {
 struct Launch;
 struct Cluster;
 struct BlockView;
+class LaunchChecks;
 class ClusterOrder;
 class Machine;
 class PendingCopies;
@@ -185,6 +193,7 @@ struct WaitGroup {
   uint8_t barrier = 0;
   uint64_t threads = 0, blocks = 0;
   uint64_t last_block = ~0ull;
+  uint32_t first_block[3] = {}, first_thread[3] = {};
   std::string first;   // "block (0,0,0), thread (1,0,0)"
   std::string reason;  // of the first
 };
@@ -224,6 +233,7 @@ struct Launch {
   uint64_t resident_limit = 0;  // blocks on the device at a time
   std::function<bool(uint64_t)> host_accessible;
   uint64_t schedule_seed = 0;
+  LaunchChecks* checks = nullptr;  // checks/launch_checks.h; null: nothing is checked
   std::atomic<uint64_t> resident_blocks{0};
   // Grows with every event after which threads that wait could go on; memory counts only while
   // observed, and where somebody has read it.
@@ -254,6 +264,12 @@ class Machine {
   // ---- for extended operations as well
   const Launch& launch() const { return launch_; }
   const LaneSupport& lanes() const { return lanes_; }
+  // The checks that are to hear of `in`; null if there are none or it is the tool's own code.
+  LaunchChecks* ChecksOf(const Frame& frame, const Instruction& in) const {
+    if (launch_.checks == nullptr || frame.function->statements[in.statement].is_tool)
+      return nullptr;
+    return launch_.checks;
+  }
   // What the running lanes just saw can change only through other threads (a failed test_wait): the
   // next backward jump counts as spinning.
   void MarkSynchronising() { synchronising_ = true; }
@@ -347,6 +363,7 @@ class Machine {
   void DeclareDeadlock() { launch_.is_deadlocked.store(true); }
   void StopObserving();
   void CollectWaits(const std::vector<Block*>& resident);
+  void TellDeadlock(const std::vector<WaitGroup>& waits, const std::vector<Block*>& blocks);
 
   // ---- explore.cc: chosen schedules
   struct Residents {
@@ -370,6 +387,13 @@ class Machine {
   static void ForgetResult(Frame& frame, const Instruction& in);
   void NoteSpin(Warp& warp, const Frame& frame, const Instruction& in, const std::byte* pointer,
                 uint32_t bytes);
+  // Tells the checks, if there are any, of accesses that are not the tool's own.
+  void Tell(Warp& warp, Frame& frame, const Instruction& in, uint32_t lanes, AccessKind kind,
+            const MemoryAccess& access, Space space, const std::byte* const* pointers,
+            const std::byte* const* values);
+  void TellAfterAtomic(Warp& warp, Frame& frame, const Instruction& in, uint32_t lanes, Space space,
+                       const std::byte* const* pointers);
+  void TellArrival(Warp& warp, Frame& frame, const Instruction& in, uint32_t lanes);
   bool IsLocal(const Warp& warp, const std::byte* pointer) const {
     return static_cast<size_t>(pointer - warp.block->local.data()) < warp.block->local.size_bytes();
   }

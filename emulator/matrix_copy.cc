@@ -49,8 +49,33 @@ uint64_t MatrixAddress::Of(Frame& frame, uint32_t lane) const {
   return address;
 }
 
+namespace {
+
+// Tells the checks of an access of `lanes`, one of `bytes` bytes by each.
+void TellAccess(Machine& machine, Warp& warp, Frame& frame, const Instruction& in, uint32_t lanes,
+                bool is_store, Space space, uint32_t bytes, const std::byte* const* pointers,
+                const std::byte* const* values) {
+  LaunchChecks* const checks = machine.ChecksOf(frame, in);
+  if (checks == nullptr) return;
+  WarpAccess access;
+  access.warp = &warp;
+  access.function = frame.function;
+  access.frame = &frame;
+  access.in = &in;
+  access.statement = in.statement;
+  access.lanes = lanes;
+  access.kind = is_store ? AccessKind::kStore : AccessKind::kLoad;
+  access.space = space;
+  access.bytes = bytes;
+  access.pointers = pointers;
+  access.values = values;
+  checks->Access(access);
+}
+
+}  // namespace
+
 ExtendedOperation::Step RowsOperation::Execute(Machine& machine, Warp& warp, Split& split,
-                                               const Instruction& /*in*/, uint32_t active) const {
+                                               const Instruction& in, uint32_t active) const {
   Frame& frame = *split.frame;
   const auto count = static_cast<uint32_t>(registers.size());
   std::byte* pointers[kWarpLanes];
@@ -66,6 +91,24 @@ ExtendedOperation::Step RowsOperation::Execute(Machine& machine, Warp& warp, Spl
       machine.FailAccess(warp, address.space, row, lane, kRowBytes);
       return Step::kFault;
     }
+  }
+  if (machine.launch().checks != nullptr) {
+    // The lane that names a row is the one that accesses it.
+    uint16_t rows[kWarpLanes / kRows][kRows][kRows];
+    const std::byte* values[kWarpLanes] = {};
+    for (uint32_t matrix = 0; matrix < count; ++matrix) {
+      if (is_store) {
+        LanesToRows(reinterpret_cast<const uint32_t*>(Machine::At(frame, registers[matrix])),
+                    transpose, rows[matrix]);
+      }
+      for (uint32_t i = 0; i < kRows; ++i) {
+        values[matrix * kRows + i] = is_store ? reinterpret_cast<const std::byte*>(rows[matrix][i])
+                                              : pointers[matrix * kRows + i];
+      }
+    }
+    const uint32_t named = count * kRows == kWarpLanes ? kAllLanes : (1u << count * kRows) - 1;
+    TellAccess(machine, warp, frame, in, named, is_store, address.space, kRowBytes, pointers,
+               values);
   }
   for (uint32_t matrix = 0; matrix < count; ++matrix) {
     std::byte* const* const row_pointers = pointers + static_cast<size_t>(matrix) * kRows;
@@ -98,8 +141,9 @@ ExtendedOperation::Step TransposeOperation::Execute(Machine& machine, Warp& /*wa
 
 // Elements of a lane's register that lie side by side in memory move in one access, as they do on
 // a GPU; misalignment shows the same way.
-bool FragmentCopyOperation::CopyRegister(Machine& machine, Warp& warp, Frame& frame, uint32_t index,
-                                         uint64_t base, uint64_t stride, uint32_t active) const {
+bool FragmentCopyOperation::CopyRegister(Machine& machine, Warp& warp, Frame& frame,
+                                         const Instruction& in, uint32_t index, uint64_t base,
+                                         uint64_t stride, uint32_t active) const {
   const uint32_t bits = BitsOf(fragment.type());
   const uint32_t elements = fragment.Elements();
   const auto offset_of = [&](uint32_t lane, uint32_t element) {
@@ -114,22 +158,27 @@ bool FragmentCopyOperation::CopyRegister(Machine& machine, Warp& warp, Frame& fr
       elements == 1 || bits < 8 || offset_of(0, 1) == offset_of(0, 0) + bits / 8;
   const uint32_t bytes = side_by_side ? register_bytes : bits / 8;
   const uint32_t accesses = register_bytes / bytes;
-  for (uint32_t m = active; m != 0; m &= m - 1) {
-    const auto lane = static_cast<uint32_t>(std::countr_zero(m));
-    for (uint32_t i = 0; i < accesses; ++i) {
+  for (uint32_t i = 0; i < accesses; ++i) {
+    const std::byte* pointers[kWarpLanes] = {};
+    const std::byte* values[kWarpLanes] = {};
+    for (uint32_t m = active; m != 0; m &= m - 1) {
+      const auto lane = static_cast<uint32_t>(std::countr_zero(m));
       const uint64_t at = base + offset_of(lane, i);
       std::byte* const pointer =
           machine.ResolveLane(warp, address.space, at, lane, bytes, is_store);
       if (pointer == nullptr) return machine.FailAccess(warp, address.space, at, lane, bytes);
+      pointers[lane] = pointer;
       std::byte* const value = lanes + static_cast<size_t>(lane) * register_bytes + i * bytes;
+      values[lane] = value;
       std::memcpy(is_store ? pointer : value, is_store ? value : pointer, bytes);
     }
+    TellAccess(machine, warp, frame, in, active, is_store, address.space, bytes, pointers, values);
   }
   return true;
 }
 
 ExtendedOperation::Step FragmentCopyOperation::Execute(Machine& machine, Warp& warp, Split& split,
-                                                       const Instruction& /*in*/,
+                                                       const Instruction& in,
                                                        uint32_t active) const {
   Frame& frame = *split.frame;
   const auto first = static_cast<uint32_t>(std::countr_zero(active));
@@ -141,7 +190,7 @@ ExtendedOperation::Step FragmentCopyOperation::Execute(Machine& machine, Warp& w
     return Step::kFault;
   }
   for (uint32_t i = 0; i < registers.size(); ++i) {
-    if (!CopyRegister(machine, warp, frame, i, base, elements, active)) return Step::kFault;
+    if (!CopyRegister(machine, warp, frame, in, i, base, elements, active)) return Step::kFault;
   }
   return Step::kDone;
 }

@@ -24,6 +24,8 @@ class RowsOperation : public ExtendedOperation {
  public:
   Step Execute(Machine& machine, Warp& warp, Split& split, const Instruction& in,
                uint32_t active) const override;
+  void PassDefinedness(InitCheck& check, Warp& warp, Split& split, const Instruction& in,
+                       uint32_t active) const override;  // checks/init_matrix.cc
 
   bool is_store = false;
   bool transpose = false;
@@ -36,6 +38,8 @@ class TransposeOperation : public ExtendedOperation {
  public:
   Step Execute(Machine& machine, Warp& warp, Split& split, const Instruction& in,
                uint32_t active) const override;
+  void PassDefinedness(InitCheck& check, Warp& warp, Split& split, const Instruction& in,
+                       uint32_t active) const override;  // checks/init_matrix.cc
 
   Ref source = kNoRef, destination = kNoRef;
 };
@@ -46,6 +50,8 @@ class FragmentCopyOperation : public ExtendedOperation {
  public:
   Step Execute(Machine& machine, Warp& warp, Split& split, const Instruction& in,
                uint32_t active) const override;
+  void PassDefinedness(InitCheck& check, Warp& warp, Split& split, const Instruction& in,
+                       uint32_t active) const override;  // checks/init_matrix.cc
 
   bool is_store = false;
   bool row_major = true;
@@ -57,8 +63,8 @@ class FragmentCopyOperation : public ExtendedOperation {
   std::vector<Ref> registers;
 
  private:
-  bool CopyRegister(Machine& machine, Warp& warp, Frame& frame, uint32_t index, uint64_t base,
-                    uint64_t stride, uint32_t active) const;
+  bool CopyRegister(Machine& machine, Warp& warp, Frame& frame, const Instruction& in,
+                    uint32_t index, uint64_t base, uint64_t stride, uint32_t active) const;
 };
 
 }  // namespace ops_debug::emulator

@@ -26,6 +26,8 @@ class MultiplyOperation : public ExtendedOperation {
  public:
   Step Execute(Machine& machine, Warp& warp, Split& split, const Instruction& in,
                uint32_t active) const override;
+  void PassDefinedness(InitCheck& check, Warp& warp, Split& split, const Instruction& in,
+                       uint32_t active) const override;  // checks/init_matrix.cc
   bool AccessesMemory() const override { return false; }
 
   MatrixProblem problem;

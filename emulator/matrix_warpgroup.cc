@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstring>
 
+#include "emulator/checks/async_order.h"
+
 namespace ops_debug::emulator {
 namespace {
 
@@ -11,6 +13,8 @@ constexpr uint32_t kWarpRows = 16;
 constexpr uint32_t kGroupWarps = 4;
 constexpr uint32_t kChunkBytes = 16;
 constexpr uint32_t kCoreRows = 8;
+// Multiplications whose reads are remembered: more than can be open.
+constexpr size_t kKeptReads = 256;
 
 }  // namespace
 
@@ -38,7 +42,8 @@ uint32_t MatrixDescriptor::AddressOf(uint32_t outer, uint32_t chunk, bool k_majo
 
 // Element (row, k) of a goes to row * depth + k, element (k, column) of b to k * columns + column.
 bool WarpgroupMultiply::ReadShared(Machine& machine, Warp& warp, Frame& frame, uint32_t lane,
-                                   bool is_a, std::vector<uint32_t>* bits) const {
+                                   bool is_a, std::vector<uint32_t>* bits,
+                                   const AgentWork* work) const {
   uint64_t raw;
   std::memcpy(&raw, Machine::At(frame, is_a ? a_descriptor : b_descriptor) + lane * sizeof(raw),
               sizeof(raw));
@@ -68,6 +73,8 @@ bool WarpgroupMultiply::ReadShared(Machine& machine, Warp& warp, Frame& frame, u
       if (source == nullptr) {
         return machine.FailAccess(warp, Space::kShared, address, lane, kChunkBytes);
       }
+      if (work != nullptr)
+        machine.launch().checks->async()->ReadOperand(*work, source, kChunkBytes);
       uint32_t words[kChunkBytes / 4];
       std::memcpy(words, source, kChunkBytes);
       uint32_t* out = bits->data() + static_cast<size_t>(outer) * outer_step +
@@ -90,13 +97,18 @@ ExtendedOperation::Step WarpgroupMultiply::Execute(Machine& machine, Warp& warp,
   Frame& frame = *split.frame;
   const auto lane = static_cast<uint32_t>(std::countr_zero(active));
   MatrixWorkspace& work = MatrixWorkspace::OfThisThread();
+  const LaunchChecks* const checks = machine.launch().checks;
+  AsyncOrder* const order = checks == nullptr ? nullptr : checks->async();
+  AgentWork reads;
+  if (order != nullptr) reads = order->StartOperands(warp, active);
+  const AgentWork* const told = order == nullptr ? nullptr : &reads;
   work.b_row.clear();
   if (!a.empty()) {
     fragments.a.Gather(frame, a, &work.a);
-  } else if (!ReadShared(machine, warp, frame, lane, true, &work.a)) {
+  } else if (!ReadShared(machine, warp, frame, lane, true, &work.a, told)) {
     return Step::kFault;
   }
-  if (!ReadShared(machine, warp, frame, lane, false, &work.b)) return Step::kFault;
+  if (!ReadShared(machine, warp, frame, lane, false, &work.b, told)) return Step::kFault;
   if (((Machine::PredicateAt(frame, scale_d) >> lane) & 1) != 0) {
     fragments.c.Gather(frame, d, &work.c);
   } else {
@@ -109,6 +121,7 @@ ExtendedOperation::Step WarpgroupMultiply::Execute(Machine& machine, Warp& warp,
   Multiply(problem, work);
   fragments.d.Scatter(machine, frame, d, work.d, active);
   ++warp.warpgroup.issued;
+  if (order != nullptr) warp.warpgroup.reads.emplace_back(warp.warpgroup.issued, reads);
   return Step::kDone;
 }
 
@@ -135,10 +148,30 @@ const Warp* WarpgroupWait::Late(const Warp& warp) const {
   return nullptr;
 }
 
-ExtendedOperation::Step WarpgroupWait::Execute(Machine& /*machine*/, Warp& warp, Split& /*split*/,
-                                               const Instruction& /*in*/,
-                                               uint32_t /*active*/) const {
+// The multiplications are the whole group's: whoever has waited knows that all four warps have
+// read.
+void WarpgroupWait::TellDone(AsyncOrder& order, Warp& warp, uint32_t lanes) const {
+  const uint64_t needed = Needed(warp);
+  const auto& warps = warp.block->warps;
+  const uint32_t first = warp.index / kGroupWarps * kGroupWarps;
+  for (uint32_t i = first; i < first + kGroupWarps && i < warps.size(); ++i) {
+    auto& reads = warps[i]->warpgroup.reads;
+    const AgentWork* latest = nullptr;  // tells of all before it
+    for (size_t at = reads.size(); at > 0 && latest == nullptr; --at) {
+      if (reads[at - 1].first <= needed) latest = &reads[at - 1].second;
+    }
+    if (latest != nullptr) order.FinishOperands(*latest, warp, lanes);
+  }
+  auto& own = warp.warpgroup.reads;
+  // The others may still ask for the last one.
+  while (own.size() > kKeptReads) own.erase(own.begin());
+}
+
+ExtendedOperation::Step WarpgroupWait::Execute(Machine& machine, Warp& warp, Split& /*split*/,
+                                               const Instruction& /*in*/, uint32_t active) const {
   if (Late(warp) != nullptr) return Step::kWait;
+  const LaunchChecks* const checks = machine.launch().checks;
+  if (checks != nullptr && checks->async() != nullptr) TellDone(*checks->async(), warp, active);
   std::vector<uint64_t>& committed = warp.warpgroup.committed;
   if (committed.size() > allowed_) {
     committed.erase(committed.begin(), committed.end() - static_cast<ptrdiff_t>(allowed_));

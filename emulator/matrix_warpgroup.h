@@ -15,6 +15,8 @@
 
 namespace ops_debug::emulator {
 
+class AsyncOrder;
+
 // A matrix in shared memory as its descriptor says (PTX ISA 9.0, 9.7.15.5.1.2). The smallest piece
 // is a core matrix: eight times 16 bytes.
 struct MatrixDescriptor {
@@ -34,6 +36,8 @@ class WarpgroupMultiply : public ExtendedOperation {
  public:
   Step Execute(Machine& machine, Warp& warp, Split& split, const Instruction& in,
                uint32_t active) const override;
+  void PassDefinedness(InitCheck& check, Warp& warp, Split& split, const Instruction& in,
+                       uint32_t active) const override;  // checks/init_matrix.cc
 
   MatrixProblem problem;                             // of one warp: 16 rows
   Fragments fragments;                               // likewise; b is not used
@@ -46,8 +50,10 @@ class WarpgroupMultiply : public ExtendedOperation {
   SparseMetadata metadata;
 
  private:
+  void ReadUndefined(InitCheck& check, Warp& warp, Frame& frame, const Instruction& in,
+                     uint32_t lane, bool is_a, std::vector<uint32_t>* origins) const;
   bool ReadShared(Machine& machine, Warp& warp, Frame& frame, uint32_t lane, bool is_a,
-                  std::vector<uint32_t>* bits) const;
+                  std::vector<uint32_t>* bits, const AgentWork* work) const;
 };
 
 class WarpgroupCommit : public ExtendedOperation {
@@ -68,6 +74,7 @@ class WarpgroupWait : public ExtendedOperation {
   // The warp of the group that has not executed what `warp` waits for; null if there is none.
   const Warp* Late(const Warp& warp) const;
   uint64_t Needed(const Warp& warp) const;
+  void TellDone(AsyncOrder& order, Warp& warp, uint32_t lanes) const;
 
   uint64_t allowed_;  // groups that may be incomplete
 };

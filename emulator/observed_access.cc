@@ -190,6 +190,7 @@ bool Machine::LoadObserved(Warp& warp, Frame& frame, const Instruction& in, uint
       }
     }
   }
+  Tell(warp, frame, in, active, AccessKind::kLoad, access, space, pointers, rows.pointers);
   const auto first = static_cast<uint32_t>(__builtin_ctz(active));
   if (space != Space::kLocal && !IsLocal(warp, pointers[first]))
     NoteSpin(warp, frame, in, pointers[first], element);
@@ -202,19 +203,88 @@ bool Machine::LoadObserved(Warp& warp, Frame& frame, const Instruction& in, uint
   return true;
 }
 
+namespace {
+
+WarpAccess Describe(Warp& warp, Frame& frame, const Instruction& in, uint32_t lanes,
+                    AccessKind kind, const MemoryAccess& access, Space space,
+                    const std::byte* const* pointers) {
+  WarpAccess told;
+  told.warp = &warp;
+  told.function = frame.function;
+  told.frame = &frame;
+  told.in = &in;
+  told.statement = in.statement;
+  told.lanes = lanes;
+  told.kind = kind;
+  told.space = space;
+  told.bytes = access.access_bytes();
+  told.pointers = pointers;
+  told.order = {access.strong, access.acquire, access.release, access.is_volatile, access.scope};
+  return told;
+}
+
+}  // namespace
+
+void Machine::Tell(Warp& warp, Frame& frame, const Instruction& in, uint32_t lanes, AccessKind kind,
+                   const MemoryAccess& access, Space space, const std::byte* const* pointers,
+                   const std::byte* const* values) {
+  LaunchChecks* const checks = ChecksOf(frame, in);
+  if (checks == nullptr) return;
+  WarpAccess told = Describe(warp, frame, in, lanes, kind, access, space, pointers);
+  told.values = values;
+  checks->Access(told);
+}
+
+void Machine::TellAfterAtomic(Warp& warp, Frame& frame, const Instruction& in, uint32_t lanes,
+                              Space space, const std::byte* const* pointers) {
+  LaunchChecks* const checks = ChecksOf(frame, in);
+  if (checks == nullptr) return;
+  checks->AfterAtomic(
+      Describe(warp, frame, in, lanes, AccessKind::kAtomic, in.fn.atomic->memory, space, pointers));
+}
+
+void Machine::TellArrival(Warp& warp, Frame& frame, const Instruction& in, uint32_t lanes) {
+  LaunchChecks* const checks = ChecksOf(frame, in);
+  if (checks == nullptr) return;
+  WarpArrival arrival;
+  arrival.warp = &warp;
+  arrival.function = frame.function;
+  arrival.in = &in;
+  arrival.statement = in.statement;
+  arrival.lanes = lanes;
+  if (in.fn.warp->members != kNoRef)
+    arrival.members = reinterpret_cast<const uint32_t*>(At(frame, in.fn.warp->members));
+  checks->ArriveAtWarpOperation(arrival);
+}
+
 void Machine::LoadUniformObserved(Warp& warp, Frame& frame, const Instruction& in,
                                   uint32_t active) {
   const auto* source = reinterpret_cast<const std::byte*>(in.immediate);
   launch_.reads.Add(source, in.fn.access->access_bytes());
-  if (weak_ == nullptr) return LoadUniform(in, frame, active | warp.gone(), source);
+  if (weak_ == nullptr && launch_.checks == nullptr)
+    return LoadUniform(in, frame, active | warp.gone(), source);
   const MemoryAccess& access = *in.fn.access;
   Rows rows;
+  if (weak_ == nullptr) {
+    const std::byte* pointers[kWarpLanes];
+    const std::byte* values[kWarpLanes];
+    for (uint32_t i = 0; i < kWarpLanes; ++i) {
+      pointers[i] = source;
+      values[i] = rows.pointers[0];
+    }
+    std::memcpy(rows.pointers[0], source, access.access_bytes());
+    Tell(warp, frame, in, active, AccessKind::kLoad, access, Space::kGlobal, pointers, values);
+    return LoadUniform(in, frame, active | warp.gone(), rows.pointers[0]);
+  }
   for (uint32_t m = active; m != 0; m &= m - 1) {
     const auto lane = static_cast<uint32_t>(__builtin_ctz(m));
     const uint32_t piece = PieceBytes(access);
     for (uint32_t offset = 0; offset < access.access_bytes(); offset += piece)
       weak_->Load(warp, lane, source + offset, piece, false, rows.pointers[lane] + offset);
   }
+  const std::byte* pointers[kWarpLanes];
+  std::fill(std::begin(pointers), std::end(pointers), source);
+  Tell(warp, frame, in, active, AccessKind::kLoad, access, Space::kGlobal, pointers, rows.pointers);
   for (uint32_t k = 0; k < access.count; ++k) {
     if (access.registers[k] == kNoRef) continue;
     GatherElement(access, rows.pointers, static_cast<size_t>(k) << access.element_shift,
@@ -241,6 +311,7 @@ bool Machine::StoreObserved(Warp& warp, Frame& frame, const Instruction& in, uin
     ScatterElement(access, rows.pointers, static_cast<size_t>(k) << access.element_shift,
                    At(frame, access.registers[k]), active);
   }
+  Tell(warp, frame, in, active, AccessKind::kStore, access, space, pointers, rows.pointers);
   for (uint32_t m = active; m != 0; m &= m - 1) {
     const auto lane = static_cast<uint32_t>(__builtin_ctz(m));
     const bool is_local = space == Space::kLocal || IsLocal(warp, pointers[lane]);
@@ -272,6 +343,7 @@ bool Machine::AtomicObserved(Warp& warp, Frame& frame, const Instruction& in, ui
   if (!Resolve(warp, space, addresses, active, bytes, true, pointers)) return false;
   const auto first = static_cast<uint32_t>(__builtin_ctz(active));
   const bool is_used = ResultIsUsed(*frame.function, in);
+  Tell(warp, frame, in, active, AccessKind::kAtomic, memory, space, pointers, nullptr);
   if (is_used) {
     NoteSpin(warp, frame, in, pointers[first], 1u << memory.element_shift);
     for (uint32_t m = active; m != 0; m &= m - 1)
@@ -286,6 +358,7 @@ bool Machine::AtomicObserved(Warp& warp, Frame& frame, const Instruction& in, ui
     if (!Atomic(warp, frame, in, active)) return false;
     if (!is_used) ForgetResult(frame, in);
     weak_->EndAtomics(warp);
+    TellAfterAtomic(warp, frame, in, active, space, pointers);
     if (memory.acquire) weak_->Acquire(warp, active);
     return true;
   }
@@ -296,6 +369,7 @@ bool Machine::AtomicObserved(Warp& warp, Frame& frame, const Instruction& in, ui
     std::memcpy(before.pointers[lane], pointers[lane], copy);
   }
   if (!Atomic(warp, frame, in, active)) return false;
+  TellAfterAtomic(warp, frame, in, active, space, pointers);
   if (!is_used) ForgetResult(frame, in);
   for (uint32_t m = active; m != 0; m &= m - 1) {
     const auto lane = static_cast<uint32_t>(__builtin_ctz(m));

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include "emulator/checks/async_order.h"
+#include "emulator/checks/sync_check.h"
 #include "emulator/machine.h"
 #include "emulator/mbarrier.h"
 
@@ -15,6 +17,21 @@ std::string Explain(MbarrierPlace place, const std::string& problem) {
   return "an asynchronous copy completed on the mbarrier at shared address " +
          std::to_string(place.offset) + " of the block of cluster rank " +
          std::to_string(place.block->cluster_rank) + ", " + problem;
+}
+
+AsyncOrder* OrderOf(const Warp& warp) {
+  const LaunchChecks* const checks = warp.block->launch->checks;
+  return checks == nullptr ? nullptr : checks->async();
+}
+
+// Tells the checks that an asynchronous copy has changed the mbarrier.
+void NoteChange(MbarrierPlace place, uint32_t parity_before, const std::string& problem) {
+  const LaunchChecks* const checks = place.block->launch->checks;
+  if (checks == nullptr || !problem.empty()) return;
+  if (checks->async() != nullptr) checks->async()->SettleMbarrier(place, parity_before);
+  if (checks->sync() == nullptr) return;
+  const std::lock_guard lock(checks->mutex());
+  checks->sync()->AfterMbarrier(place, SyncCheck::MbarrierUse::kOther);
 }
 
 }  // namespace
@@ -35,23 +52,43 @@ void PendingCopies::Reset() {
   arrivals_.clear();
 }
 
-void PendingCopies::Start(const Warp& warp, std::unique_ptr<Transfer> transfer,
+CopyOrigin PendingCopies::OriginOf(Warp& warp, uint32_t lane, const Transfer& transfer,
+                                   const MbarrierPlace* mbarrier) {
+  CopyOrigin origin;
+  const LaunchChecks* const checks = warp.block->launch->checks;
+  if (checks == nullptr) return origin;
+  origin.lane = lane;
+  origin.statement = InstructionOf(warp, lane, &origin.function).statement;
+  if (AsyncOrder* const order = checks->async()) {
+    if (mbarrier != nullptr) {
+      origin.work = order->StartTransfer(warp, lane, transfer, mbarrier->offset);
+    } else {
+      order->StartInGroup(warp, lane, transfer, &origin.reads, &origin.work);
+    }
+  }
+  return origin;
+}
+
+void PendingCopies::Start(Warp& warp, uint32_t lane, std::unique_ptr<Transfer> transfer,
                           MbarrierPlace mbarrier, uint32_t bytes) {
   Bulk bulk;
+  bulk.origin = OriginOf(warp, lane, *transfer, &mbarrier);
   bulk.transfer = std::move(transfer);
   bulk.mbarrier = mbarrier;
   bulk.bytes = bytes;
   bulk.warp = &warp;
+  bulk.lane = lane;
   bulk_.push_back(std::move(bulk));
 }
 
-void PendingCopies::StartInGroup(const Warp& warp, uint32_t lane,
-                                 std::unique_ptr<Transfer> transfer) {
+void PendingCopies::StartInGroup(Warp& warp, uint32_t lane, std::unique_ptr<Transfer> transfer) {
   Bulk bulk;
+  bulk.origin = OriginOf(warp, lane, *transfer, nullptr);
   bulk.transfer = std::move(transfer);
   bulk.warp = &warp;
   bulk.lane = lane;
   bulk.group = Of(warp).bulk_committed[lane];
+  bulk.awaits_wait = OrderOf(warp) != nullptr;
   bulk_.push_back(std::move(bulk));
 }
 
@@ -67,6 +104,12 @@ void PendingCopies::WaitForBulkGroups(const Warp& warp, uint32_t lanes, uint32_t
     if (bulk.warp != &warp || bulk.mbarrier.block != nullptr || ((lanes >> bulk.lane) & 1) == 0)
       continue;
     if (bulk.group + groups >= copies.bulk_committed[bulk.lane]) continue;
+    if (AsyncOrder* const order = OrderOf(warp)) {
+      order->Finish(bulk.origin.reads, warp, bulk.lane);
+      if (!read_only) order->Finish(bulk.origin.work, warp, bulk.lane);
+    }
+    if (!read_only) bulk.awaits_wait = false;
+    if (bulk.IsDone()) continue;
     if (!read_only) {
       Finish(bulk);
     } else if (!bulk.is_read) {
@@ -74,7 +117,11 @@ void PendingCopies::WaitForBulkGroups(const Warp& warp, uint32_t lanes, uint32_t
       bulk.is_read = true;
     }
   }
-  std::erase_if(bulk_, [](const Bulk& bulk) { return bulk.transfer == nullptr; });
+  ForgetDone();
+}
+
+void PendingCopies::ForgetDone() {
+  std::erase_if(bulk_, [](const Bulk& bulk) { return bulk.IsDone() && !bulk.awaits_wait; });
 }
 
 void PendingCopies::Start(const Warp& warp, const CopyRow& row) {
@@ -101,10 +148,23 @@ void PendingCopies::CommitGroup(const Warp& warp, uint32_t lanes) {
   for (; lanes != 0; lanes &= lanes - 1) ++copies.committed[__builtin_ctz(lanes)];
 }
 
-void PendingCopies::Perform(const CopyRow& copy, uint32_t lanes) {
+void PendingCopies::Perform(const Warp& warp, const CopyRow& copy, uint32_t lanes) {
+  LaunchChecks* const checks = warp.block->launch->checks;
   for (; lanes != 0; lanes &= lanes - 1) {
     const auto lane = static_cast<uint32_t>(__builtin_ctz(lanes));
     const uint32_t copied = copy.copied[lane];
+    if (checks != nullptr) {
+      auto& thread = const_cast<Warp&>(warp);
+      std::byte* const target = copy.target[lane];
+      if (copied != 0) {
+        checks->AsyncCopy(thread, lane, copy.function, copy.statement, target, copy.source[lane],
+                          copied);
+      }
+      if (copied != copy.bytes) {
+        checks->AsyncCopy(thread, lane, copy.function, copy.statement, target + copied, nullptr,
+                          copy.bytes - copied);
+      }
+    }
     if (copied == 16) {
       std::memcpy(copy.target[lane], copy.source[lane], 16);
     } else {
@@ -114,9 +174,11 @@ void PendingCopies::Perform(const CopyRow& copy, uint32_t lanes) {
   }
 }
 
-void PendingCopies::PerformRows(WarpCopies& copies, uint32_t lanes, const uint64_t* limit,
-                                uint64_t serial) {
+void PendingCopies::PerformRows(const Warp& warp, WarpCopies& copies, uint32_t lanes,
+                                const uint64_t* limit, uint64_t serial,
+                                const MbarrierPlace* mbarrier) {
   bool emptied = false;
+  const AgentWork* latest[kWarpLanes] = {};  // tells of all before it
   for (Row& row : copies.rows) {
     if (row.serial >= serial) break;
     uint32_t due = 0;
@@ -125,11 +187,37 @@ void PendingCopies::PerformRows(WarpCopies& copies, uint32_t lanes, const uint64
       if (row.group < limit[lane]) due |= 1u << lane;
     }
     if (due == 0) continue;
-    Perform(row.copy, due);
+    if (!row.is_performed) Perform(warp, row.copy, due);
     row.copy.lanes &= ~due;
     emptied = emptied || row.copy.lanes == 0;
+    for (uint32_t m = row.copy.works.empty() ? 0 : due; m != 0; m &= m - 1) {
+      const auto lane = static_cast<size_t>(__builtin_ctz(m));
+      latest[lane] = &row.copy.works[lane];
+    }
   }
+  if (AsyncOrder* const order = OrderOf(warp))
+    TellDone(*order, warp, copies, lanes, latest, mbarrier);
   if (emptied) std::erase_if(copies.rows, [](const Row& row) { return row.copy.lanes == 0; });
+}
+
+// Gives knowledge of the copies to the lanes that have waited, or to the mbarrier.
+void PendingCopies::TellDone(AsyncOrder& order, const Warp& warp, WarpCopies& copies,
+                             uint32_t lanes, const AgentWork* const* latest,
+                             const MbarrierPlace* mbarrier) {
+  if (copies.arrived.empty()) copies.arrived.resize(kWarpLanes);
+  for (uint32_t m = lanes; m != 0; m &= m - 1) {
+    const auto lane = static_cast<uint32_t>(__builtin_ctz(m));
+    const bool arrived_before = copies.arrived[lane].warp != nullptr;
+    const AgentWork* const work =
+        latest[lane] != nullptr ? latest[lane] : (arrived_before ? &copies.arrived[lane] : nullptr);
+    if (work == nullptr) continue;
+    if (mbarrier == nullptr) {
+      order.Finish(*work, warp, lane);
+    } else {
+      order.Finish(*work, *mbarrier);
+      copies.arrived[lane] = *work;
+    }
+  }
 }
 
 void PendingCopies::WaitForGroups(const Warp& warp, uint32_t lanes, uint32_t groups) {
@@ -140,7 +228,7 @@ void PendingCopies::WaitForGroups(const Warp& warp, uint32_t lanes, uint32_t gro
     const uint64_t committed = copies.committed[lane];
     limit[lane] = committed > groups ? committed - groups : 0;
   }
-  PerformRows(copies, lanes, limit, ~0ull);
+  PerformRows(warp, copies, lanes, limit, ~0ull);
 }
 
 void PendingCopies::WaitForAll(const Warp& warp, uint32_t lanes) {
@@ -160,30 +248,44 @@ bool PendingCopies::HasFor(MbarrierPlace mbarrier) const {
 }
 
 std::string PendingCopies::Finish(Bulk& bulk) {
+  if (LaunchChecks* const checks = bulk.warp->block->launch->checks) {
+    bulk.transfer->ForEachPiece([&](std::byte* to, const std::byte* from, uint64_t bytes) {
+      checks->AsyncCopy(*bulk.warp, bulk.lane, bulk.origin.function, bulk.origin.statement, to,
+                        from, bytes);
+    });
+  }
   if (!bulk.is_read) bulk.transfer->Read();
   bulk.transfer->Write();
   bulk.transfer.reset();
   if (bulk.mbarrier.block == nullptr) return {};
-  const std::string problem = Mbarrier(bulk.mbarrier.word()).CompleteBytes(bulk.bytes);
+  if (AsyncOrder* const order = OrderOf(*bulk.warp)) order->Finish(bulk.origin.work, bulk.mbarrier);
+  Mbarrier mbarrier(bulk.mbarrier.word());
+  const uint32_t parity = mbarrier.parity();
+  const std::string problem = mbarrier.CompleteBytes(bulk.bytes);
+  NoteChange(bulk.mbarrier, parity, problem);
   return problem.empty() ? problem : Explain(bulk.mbarrier, problem);
 }
 
 std::string PendingCopies::Finish(const Arrival& arrival) {
   uint64_t limit[kWarpLanes];
   std::fill(std::begin(limit), std::end(limit), ~0ull);
-  PerformRows(Of(*arrival.warp), 1u << arrival.lane, limit, arrival.serial);
-  const std::string problem = Mbarrier(arrival.mbarrier.word()).Arrive(1, false);
+  PerformRows(*arrival.warp, Of(*arrival.warp), 1u << arrival.lane, limit, arrival.serial,
+              &arrival.mbarrier);
+  Mbarrier mbarrier(arrival.mbarrier.word());
+  const uint32_t parity = mbarrier.parity();
+  const std::string problem = mbarrier.Arrive(1, false);
+  NoteChange(arrival.mbarrier, parity, problem);
   return problem.empty() ? problem : Explain(arrival.mbarrier, problem);
 }
 
 std::string PendingCopies::CompleteFor(MbarrierPlace mbarrier) {
   std::string problem;
   for (Bulk& bulk : bulk_) {
-    if (bulk.mbarrier != mbarrier) continue;
+    if (bulk.mbarrier != mbarrier || bulk.IsDone()) continue;
     std::string found = Finish(bulk);
     if (problem.empty()) problem = std::move(found);
   }
-  std::erase_if(bulk_, [](const Bulk& bulk) { return bulk.transfer == nullptr; });
+  ForgetDone();
   for (const Arrival& arrival : arrivals_) {
     if (arrival.mbarrier != mbarrier) continue;
     std::string found = Finish(arrival);
@@ -196,11 +298,11 @@ std::string PendingCopies::CompleteFor(MbarrierPlace mbarrier) {
 bool PendingCopies::PerformAllOf(const Block& block) {
   bool any = false;
   for (Bulk& bulk : bulk_) {
-    if (bulk.warp->block != &block) continue;
+    if (bulk.warp->block != &block || bulk.IsDone()) continue;
     Finish(bulk);
     any = true;
   }
-  std::erase_if(bulk_, [](const Bulk& bulk) { return bulk.transfer == nullptr; });
+  ForgetDone();
   for (const Arrival& arrival : arrivals_) {
     if (arrival.warp->block != &block) continue;
     Finish(arrival);
@@ -209,9 +311,12 @@ bool PendingCopies::PerformAllOf(const Block& block) {
   std::erase_if(arrivals_, [&](const Arrival& arrival) { return arrival.warp->block == &block; });
   for (const auto& warp : block.warps) {
     WarpCopies& copies = Of(*warp);
-    for (const Row& row : copies.rows) Perform(row.copy, row.copy.lanes);
-    any = any || !copies.rows.empty();
-    copies.rows.clear();
+    for (Row& row : copies.rows) {
+      if (row.is_performed) continue;
+      Perform(*warp, row.copy, row.copy.lanes);
+      row.is_performed = any = true;
+    }
+    std::erase_if(copies.rows, [](const Row& row) { return row.copy.works.empty(); });
   }
   return any;
 }

@@ -11,15 +11,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "emulator/checks/agent_work.h"
 #include "emulator/isa/lane_ops.h"
 
 namespace ops_debug::emulator {
 
+class AsyncOrder;
 struct Block;
+struct Function;
 struct Warp;
 
 // What one bulk or tensor copy, reduction or asynchronous store does. Its addresses were checked
@@ -33,6 +37,25 @@ class Transfer {
   // Takes the source into memory of its own; afterwards the source may change.
   virtual void Read() = 0;
   virtual void Write() = 0;
+
+  // For checks: the pieces in which bytes travel. `from` null: no memory is read for it.
+  using Piece = std::function<void(std::byte* to, const std::byte* from, uint64_t bytes)>;
+  virtual void ForEachPiece(const Piece& piece) const = 0;
+  virtual bool reduces() const { return false; }  // combines with what is there, atomically
+  bool by_proxy() const { return by_proxy_; }     // the async proxy does it; else the generic one
+  void set_by_proxy(bool by_proxy) { by_proxy_ = by_proxy; }
+
+ private:
+  bool by_proxy_ = true;
+};
+
+// Where a copy was started, for checks.
+struct CopyOrigin {
+  uint32_t lane = 0;
+  const Function* function = nullptr;
+  uint32_t statement = 0;
+  AgentWork work;   // if races are checked
+  AgentWork reads;  // in a bulk group: `work` is the writes then
 };
 
 // An mbarrier: eight bytes at `offset` in the shared memory of `block`.
@@ -50,6 +73,10 @@ struct CopyRow {
   std::byte* target[kWarpLanes];
   const std::byte* source[kWarpLanes];
   uint8_t copied[kWarpLanes];  // bytes from the source; the rest is zero
+  // Where it was started, and the work of each lane if races are checked (else empty).
+  const Function* function = nullptr;
+  uint32_t statement = 0;
+  std::vector<AgentWork> works;
 };
 
 class PendingCopies {
@@ -59,10 +86,10 @@ class PendingCopies {
 
   // ---- bulk copies
   // Completes `bytes` of the transaction count of `mbarrier`.
-  void Start(const Warp& warp, std::unique_ptr<Transfer> transfer, MbarrierPlace mbarrier,
+  void Start(Warp& warp, uint32_t lane, std::unique_ptr<Transfer> transfer, MbarrierPlace mbarrier,
              uint32_t bytes);
   // Belongs to the bulk group that the thread commits next.
-  void StartInGroup(const Warp& warp, uint32_t lane, std::unique_ptr<Transfer> transfer);
+  void StartInGroup(Warp& warp, uint32_t lane, std::unique_ptr<Transfer> transfer);
   void CommitBulkGroup(const Warp& warp, uint32_t lanes);
   // Until at most `groups` of each thread's groups are pending; with `read_only` only their sources
   // are done with.
@@ -90,15 +117,20 @@ class PendingCopies {
     std::unique_ptr<Transfer> transfer;
     MbarrierPlace mbarrier;  // block null: in a group
     uint32_t bytes = 0;
-    const Warp* warp = nullptr;
+    Warp* warp = nullptr;
     uint32_t lane = 0;
     uint64_t group = 0;
     bool is_read = false;
+    CopyOrigin origin;
+    // Performed, but kept for the checks until its thread waits for its group.
+    bool IsDone() const { return transfer == nullptr; }
+    bool awaits_wait = false;
   };
   struct Row {
     CopyRow copy;
     uint64_t group = 0;
     uint64_t serial = 0;
+    bool is_performed = false;  // kept for the checks until its threads wait for its group
   };
   struct Arrival {
     MbarrierPlace mbarrier;
@@ -111,14 +143,23 @@ class PendingCopies {
     std::vector<Row> rows;
     uint64_t committed[kWarpLanes] = {};
     uint64_t bulk_committed[kWarpLanes] = {};
+    // Of copies whose completion an mbarrier was told of; for checks.
+    std::vector<AgentWork> arrived;
   };
 
   WarpCopies& Of(const Warp& warp);
-  static void Perform(const CopyRow& copy, uint32_t lanes);
-  // Performs rows of a group below limit[lane] that came before `serial`.
-  static void PerformRows(WarpCopies& copies, uint32_t lanes, const uint64_t* limit,
-                          uint64_t serial);
+  static CopyOrigin OriginOf(Warp& warp, uint32_t lane, const Transfer& transfer,
+                             const MbarrierPlace* mbarrier);
+  static void Perform(const Warp& warp, const CopyRow& copy, uint32_t lanes);
+  // Performs rows of a group below limit[lane] that came before `serial`. The knowledge of their
+  // lanes' copies goes to the lanes, or to `mbarrier`.
+  static void PerformRows(const Warp& warp, WarpCopies& copies, uint32_t lanes,
+                          const uint64_t* limit, uint64_t serial,
+                          const MbarrierPlace* mbarrier = nullptr);
+  static void TellDone(AsyncOrder& order, const Warp& warp, WarpCopies& copies, uint32_t lanes,
+                       const AgentWork* const* latest, const MbarrierPlace* mbarrier);
   static std::string Finish(Bulk& bulk);
+  void ForgetDone();
   std::string Finish(const Arrival& arrival);
 
   uint32_t warps_per_block_;

@@ -205,6 +205,7 @@ Machine::Stop Machine::RunWarp(Warp& warp) {
     if (launch_.instruction_limit != 0) credit_ = std::min(credit_, kLimitedCredit);
   };
   refill_credit();
+  slice_ = INT64_MAX;
   for (;;) {
     if (warp.split_count == 0) return Stop::kFinished;
     if (warp.split_count > 1) MergeSplits(warp);
@@ -213,8 +214,10 @@ Machine::Stop Machine::RunWarp(Warp& warp) {
     by_age = false;
     Split& split = warp.splits[pick];
     const uint64_t before = warp.instructions;
-    const Stop stop = CountTowardsLimit(
-        warp, before, observing_ ? Execute<true>(warp, split) : Execute<false>(warp, split));
+    const Stop stop =
+        CountTowardsLimit(warp, before,
+                          observing_ || launch_.checks != nullptr ? Execute<true>(warp, split)
+                                                                  : Execute<false>(warp, split));
     if (stop == Stop::kFault) {
       fault_.warp = warp.index;
       return stop;
@@ -312,6 +315,7 @@ void Machine::StartBlock(Block& block) {
     warp->local_changes = 0;
     warp->warpgroup = WarpgroupProgress{};
   }
+  if (launch_.checks != nullptr) launch_.checks->StartBlock(block);
 }
 
 // Blocks of a cluster lie side by side in the grid; ranks count x first, as do clusters.
@@ -353,6 +357,7 @@ Cluster* Machine::StartCluster(uint64_t number) {
 
 void Machine::EndBlock(Block& block) {
   PerformCopies(block);
+  if (launch_.checks != nullptr) launch_.checks->EndBlock(block);
   block.ended = true;
   for (auto& warp : block.warps) {
     instructions_ += warp->instructions;
@@ -404,6 +409,7 @@ void Machine::Work() {
   {
     const std::lock_guard lock(launch_.mutex);
     ++launch_.machines;
+    if (launch_.checks != nullptr) launch_.reads.Prepare();
   }
   last_event_ = std::chrono::steady_clock::now();
   for (;;) {
@@ -423,6 +429,7 @@ void Machine::Work() {
       only_spinning = true;
     }
     if (launch_.is_deadlocked.load()) {
+      if (launch_.checks != nullptr) launch_.checks->Deadlock(resident);
       CollectWaits(resident);
       for (Block* block : resident) EndBlock(*block);
       break;

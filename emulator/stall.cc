@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "emulator/checks/sync_check.h"
 #include "emulator/deadlock_text.h"
 #include "emulator/machine.h"
 
@@ -228,11 +229,20 @@ void Machine::CollectWaits(const std::vector<Block*>& resident) {
   const std::lock_guard lock(launch_.mutex);
   launch_.deadlocked_blocks += resident.size();
   for (const Block* block : resident) AddWaits(*this, *block, launch_.waits);
+  TellDeadlock(launch_.waits, resident);
+}
+
+void Machine::TellDeadlock(const std::vector<WaitGroup>& waits, const std::vector<Block*>& blocks) {
+  if (launch_.checks == nullptr || launch_.checks->sync() == nullptr) return;
+  const std::lock_guard lock(launch_.checks->mutex());
+  launch_.checks->sync()->CollectWaits(waits, blocks);
 }
 
 void Machine::FailDeadlock(Block& block) {
+  if (launch_.checks != nullptr) launch_.checks->Deadlock({&block});
   std::vector<WaitGroup> waits;
   AddWaits(*this, block, waits);
+  TellDeadlock(waits, {&block});
   fault_.code = LaunchError::Code::kDeadlock;
   fault_.has_place = false;
   fault_.text = "no thread of the block can go on: " + DescribeWaits(launch_, waits);

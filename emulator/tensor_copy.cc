@@ -199,7 +199,61 @@ void ForEachChunk(const TensorBox& box, uint64_t base, Body body) {
   }
 }
 
+// Calls body(place in shared memory, global address or 0, bytes) for what a box copies; neighbours
+// in both memories go together.
+template <class Body>
+void ForEachPair(const TensorBox& box, uint64_t base, Body body) {
+  uint64_t shared = 0, address = 0, length = 0;
+  const auto add = [&](uint64_t to, uint64_t from, uint64_t bytes) {
+    const bool continues = length != 0 && to == shared + length &&
+                           (from == 0 ? address == 0 : address != 0 && from == address + length);
+    if (!continues) {
+      if (length != 0) body(shared, address, length);
+      shared = to;
+      address = from;
+      length = 0;
+    }
+    length += bytes;
+  };
+  const uint32_t element = box.element_bytes();
+  for (uint64_t i = 0; i < box.rows(); ++i) {
+    const TensorBox::Row row = box.RowAt(i);
+    const uint64_t inside = uint64_t{row.first} * element;
+    const uint64_t behind = inside + uint64_t{row.count} * element;
+    for (uint64_t column = 0; column < box.row_bytes();) {
+      // To the end of the chunk, of the part inside the tensor, or of a strided element.
+      uint64_t end =
+          std::min<uint64_t>(column / kChunkBytes * kChunkBytes + kChunkBytes, box.row_bytes());
+      uint64_t from = 0;
+      if (column < inside) {
+        end = std::min(end, inside);
+      } else if (column < behind) {
+        end = std::min(end, behind);
+        const uint64_t at = (column - inside) / element;
+        if (box.step_bytes() != element) end = std::min(end, inside + (at + 1) * element);
+        from = row.address + at * box.step_bytes() + (column - inside) % element;
+      }
+      add(box.SharedAddress(base, i, column), from, end - column);
+      column = end;
+    }
+  }
+  if (length != 0) body(shared, address, length);
+}
+
 }  // namespace
+
+void TensorLoad::ForEachPiece(const Piece& piece) const {
+  ForEachPair(box_, base_, [&](uint64_t shared, uint64_t address, uint64_t bytes) {
+    piece(shared_ + shared, reinterpret_cast<const std::byte*>(address), bytes);
+  });
+}
+
+void TensorStore::ForEachPiece(const Piece& piece) const {
+  ForEachPair(box_, base_, [&](uint64_t shared, uint64_t address, uint64_t bytes) {
+    // What lies outside the tensor is read, but not stored.
+    piece(reinterpret_cast<std::byte*>(address), shared_ + shared, bytes);
+  });
+}
 
 void TensorLoad::Write() {
   ForEachChunk(box_, base_, [&](uint64_t shared, uint64_t place, uint32_t bytes) {

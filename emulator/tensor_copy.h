@@ -88,6 +88,7 @@ class TensorLoad : public Transfer {
       : box_(box), shared_(shared), base_(base) {}
   void Read() override;
   void Write() override;
+  void ForEachPiece(const Piece& piece) const override;
 
  private:
   TensorBox box_;
@@ -107,6 +108,8 @@ class TensorStore : public Transfer {
   }
   void Read() override;
   void Write() override;
+  void ForEachPiece(const Piece& piece) const override;
+  bool reduces() const override { return reduces_; }
 
  private:
   TensorBox box_;

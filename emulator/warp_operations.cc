@@ -6,11 +6,40 @@
 #include <cstring>
 
 #include "emulator/machine.h"
+#include "emulator/warp_shuffle.h"
 
 namespace ops_debug::emulator {
 namespace {
 
 const Instruction& Current(const Split& split) { return split.frame->function->code[split.pc]; }
+
+// Lanes whose value is `value`.
+uint32_t LanesWith(const uint32_t* values, uint32_t value) {
+  uint32_t lanes = 0;
+  for (uint32_t i = 0; i < kWarpLanes; ++i) lanes |= static_cast<uint32_t>(values[i] == value) << i;
+  return lanes;
+}
+
+uint32_t Reduced(const WarpOperation& operation, uint32_t x, uint32_t y) {
+  const bool less = operation.is_signed ? static_cast<int32_t>(x) < static_cast<int32_t>(y) : x < y;
+  switch (operation.reduce) {
+    case ReduceKind::kAdd:
+      return x + y;
+    case ReduceKind::kMin:
+      return less ? x : y;
+    case ReduceKind::kMax:
+      return less ? y : x;
+    case ReduceKind::kAnd:
+      return x & y;
+    case ReduceKind::kOr:
+      return x | y;
+    case ReduceKind::kXor:
+      return x ^ y;
+  }
+  return x;
+}
+
+}  // namespace
 
 // Lane that `lane` reads from, or itself if that lies outside its segment (PTX ISA 9.0, shfl.sync).
 // `in_range` is the predicate result.
@@ -43,39 +72,31 @@ uint32_t SourceLane(ShuffleKind kind, uint32_t lane, uint32_t b, uint32_t c, boo
   return static_cast<uint32_t>(*in_range ? source & 31 : self);
 }
 
-uint32_t Reduced(const WarpOperation& operation, uint32_t x, uint32_t y) {
-  const bool less = operation.is_signed ? static_cast<int32_t>(x) < static_cast<int32_t>(y) : x < y;
-  switch (operation.reduce) {
-    case ReduceKind::kAdd:
-      return x + y;
-    case ReduceKind::kMin:
-      return less ? x : y;
-    case ReduceKind::kMax:
-      return less ? y : x;
-    case ReduceKind::kAnd:
-      return x & y;
-    case ReduceKind::kOr:
-      return x | y;
-    case ReduceKind::kXor:
-      return x ^ y;
-  }
-  return x;
-}
-
-}  // namespace
-
 bool Machine::WarpOperate(Warp& warp, Split& split, const Instruction& in) {
+  if (launch_.checks != nullptr) TellArrival(warp, *split.frame, in, split.lanes);
   const WarpOperation& operation = *in.fn.warp;
+  bool has_parted = false;
   uint32_t members = split.lanes;
   if (operation.members != kNoRef) {
     const auto* masks = reinterpret_cast<const uint32_t*>(At(*split.frame, operation.members));
-    members |= masks[__builtin_ctz(split.lanes)];
+    const uint32_t mask = masks[__builtin_ctz(split.lanes)];
+    if ((operation.members & kConstantBit) == 0) {
+      // Lanes with other masks are groups of their own (tiles of a warp), each with its result.
+      const uint32_t others = split.lanes & ~LanesWith(masks, mask);
+      has_parted = others != 0;
+      if (has_parted) {
+        AddSplit(warp, split, others, split.pc);
+        split.lanes &= ~others;
+        members = split.lanes;
+      }
+    }
+    members |= mask;
   }
   if ((members & ~warp.gone() & ~split.lanes) == 0) {
     Split* const alone[1] = {&split};
     Perform(warp, alone, 1, split.lanes);
     ++split.pc;
-    return true;
+    return !has_parted;
   }
   split.state = Split::State::kWarpSync;
   split.members = members;
@@ -111,6 +132,8 @@ void Machine::CompleteWarpSync(Warp& warp) {
 // Lanes first deposit their values, then each takes its result with its own operands.
 void Machine::Perform(Warp& warp, Split* const* participants, uint32_t count, uint32_t lanes) {
   const Op op = Current(*participants[0]).op;
+  if (launch_.checks != nullptr)
+    launch_.checks->CompleteWarpOperation(warp, op, participants, count, lanes);
   if (op == Op::kWarpSync) {
     if (weak_ != nullptr) weak_->Acquire(warp, lanes);
     return;

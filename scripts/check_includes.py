@@ -14,7 +14,7 @@ ALLOWED = {
     "shadow/abi": [],
     "shadow": ["ptx"],
     "interposer": ["proto", "ptx", "shadow"],
-    "emulator": ["ptx"],
+    "emulator": ["ptx", "shadow/abi"],
     "runner": ["proto", "ptx"],
     "analysis": ["proto", "ptx", "shadow/abi"],
     "launcher": ["proto"],

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "emulator/driver/capture.h"
+#include "emulator/driver/checked_work.h"
 #include "emulator/driver/graph.h"
 #include "emulator/driver/messages.h"
 
@@ -165,49 +166,64 @@ class ResetWork : public StreamWork {
 };
 
 using Points = std::vector<StreamPoint>;
+// Of one launch, by number: which nodes come before a place.
+using NodeSet = std::vector<bool>;
+
+struct Place {
+  Points points;  // to be reached
+  NodeSet nodes;
+
+  void Join(const Place& other) {
+    points.insert(points.end(), other.points.begin(), other.points.end());
+    if (nodes.size() < other.nodes.size()) nodes.resize(other.nodes.size());
+    for (size_t i = 0; i < other.nodes.size(); ++i) nodes[i] = nodes[i] || other.nodes[i];
+  }
+};
 
 // Queues the nodes of one launch.
 class Launcher {
  public:
-  Launcher(Device& device, CUctx_st& context) : device_(device), context_(context) {}
+  Launcher(Device& device, CUctx_st& context)
+      : device_(device),
+        context_(context),
+        order_(ActiveChecks() != nullptr ? OrderOfNextWork() : nullptr) {}
 
-  // Returns the points behind the last nodes.
-  Points Queue(const ExecutableGraph& graph, const Points& start) {
-    std::vector<Points> behind(graph.nodes.size());
+  // Returns the place behind the last nodes.
+  Place Queue(const ExecutableGraph& graph, const Place& start) {
+    std::vector<Place> behind(graph.nodes.size());
     std::vector<std::shared_ptr<StreamOrder>> orders(graph.nodes.size());
-    Points end;
+    Place end;
     for (size_t i = 0; i < graph.nodes.size(); ++i) {
       const ExecutableNode& node = graph.nodes[i];
-      Points before;
-      for (size_t dependency : node.dependencies)
-        before.insert(before.end(), behind[dependency].begin(), behind[dependency].end());
+      Place before;
+      for (size_t dependency : node.dependencies) before.Join(behind[dependency]);
       if (node.dependencies.empty()) before = start;
       // A chain stays in one queue.
       if (!node.dependencies.empty())
         orders[i] = std::exchange(orders[node.dependencies.front()], nullptr);
       behind[i] = node.enabled ? QueueNode(node, before, orders[i]) : before;
-      if (!node.has_dependents) end.insert(end.end(), behind[i].begin(), behind[i].end());
+      if (!node.has_dependents) end.Join(behind[i]);
     }
     return graph.nodes.empty() ? start : end;
   }
 
  private:
-  Points QueueNode(const ExecutableNode& node, const Points& before,
-                   std::shared_ptr<StreamOrder>& order) {
+  Place QueueNode(const ExecutableNode& node, const Place& before,
+                  std::shared_ptr<StreamOrder>& order) {
     if (node.content.condition != nullptr) {
       Operation operation;
       operation.work =
           std::shared_ptr<StreamWork>(std::make_shared<ConditionalWork>(context_, node));
-      return {Add(std::move(operation), before, order)};
+      return Add(std::move(operation), before, order);
     }
     if (!node.children.empty()) return Queue(*node.children.front(), before);
-    Points points = before;
+    Place place = before;
     for (const Operation& operation : node.content.operations) {
       Operation copy = operation;
       Prepare(copy);
-      points = {Add(std::move(copy), points, order)};
+      place = Add(std::move(copy), place, order);
     }
-    return points;
+    return place;
   }
 
   // What Submit does for work in streams.
@@ -222,17 +238,29 @@ class Launcher {
     }
   }
 
-  StreamPoint Add(Operation operation, const Points& before, std::shared_ptr<StreamOrder>& order) {
+  Place Add(Operation operation, const Place& before, std::shared_ptr<StreamOrder>& order) {
     if (order == nullptr) order = NewOrder(context_);
-    operation.after.insert(operation.after.end(), before.begin(), before.end());
+    operation.after.insert(operation.after.end(), before.points.begin(), before.points.end());
     const auto* record = std::get_if<EventRecordOperation>(&operation.work);
     const std::shared_ptr<EventMark> mark = record != nullptr ? record->mark : nullptr;
     if (mark != nullptr) mark->context = &context_;
-    return Enqueue(context_, order, std::move(operation));
+    Place behind{.points = {}, .nodes = before.nodes};
+    if (order_ != nullptr) {
+      DeviceOperation in_graph = *order_;
+      in_graph.id.reserved = ++nodes_;
+      in_graph.ancestors = std::make_shared<const NodeSet>(before.nodes);
+      operation.order = std::make_shared<const DeviceOperation>(std::move(in_graph));
+      behind.nodes.resize(std::max<size_t>(behind.nodes.size(), nodes_ + size_t{1}));
+      behind.nodes[nodes_] = true;
+    }
+    behind.points = {Enqueue(context_, order, std::move(operation))};
+    return behind;
   }
 
   Device& device_;
   CUctx_st& context_;
+  const std::shared_ptr<const DeviceOperation> order_;  // of the launch, if it is checked
+  uint32_t nodes_ = 0;                                  // numbered
 };
 
 void LetGo() {
@@ -271,7 +299,7 @@ CUresult CheckMemory(CUgraphExec_st& executable) {
   return CUDA_SUCCESS;
 }
 
-CUresult Launch(CUgraphExec handle, CUstream stream_handle) {
+CUresult LaunchGraph(CUgraphExec handle, CUstream stream_handle) {
   return InContext([&](Device& device, CUctx_st& current) -> CUresult {
     CUgraphExec_st* executable = TheGraphBook().executables.Find(handle);
     if (executable == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -299,7 +327,9 @@ CUresult Launch(CUgraphExec handle, CUstream stream_handle) {
     status = Submit(*context.device, current, stream_handle, std::move(begin), &start);
     if (status != CUDA_SUCCESS) return status;
     Operation end;
-    end.after = Launcher(*context.device, context).Queue(*executable->graph, {start});
+    end.after = Launcher(*context.device, context)
+                    .Queue(*executable->graph, {.points = {start}, .nodes = {}})
+                    .points;
     executable->last_launch = end.after;
     TheGraphBook().flights.push_back({end.after, executable->graph});
     // Refused if a kernel has faulted meanwhile: the next call says so, as after any launch.
@@ -524,7 +554,7 @@ CUresult cuGraphUpload(CUgraphExec handle, CUstream stream) {
 }
 
 CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
-  return Launch(executable, stream);
+  return LaunchGraph(executable, stream);
 }
 
 CUresult cuGraphExecUpdate_v2(CUgraphExec executable, CUgraph graph,

@@ -5,6 +5,7 @@
 // so a use outside of the allocation's life faults.
 #include <algorithm>
 
+#include "emulator/driver/checked_work.h"
 #include "emulator/driver/graph.h"
 #include "emulator/driver/memory.h"
 #include "emulator/driver/work_scheduler.h"
@@ -38,6 +39,7 @@ void SetLive(GraphAllocation& allocation, bool live) {
   if (allocation.live == live) return;
   allocation.live = live;
   allocation.device.memory.SetAllocationAccessible(allocation.address, live);
+  if (live) TellAllocated(allocation.address, allocation.size_bytes);
   GraphBook& book = TheGraphBook();
   if (live) {
     book.used_bytes += allocation.size_bytes;

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdlib>
 
+#include "emulator/driver/checked_work.h"
 #include "emulator/driver/environment.h"
 #include "emulator/driver/function.h"
 #include "emulator/driver/messages.h"
@@ -77,7 +78,9 @@ CUresult RunKernel(Device& device, const KernelOperation& kernel) {
       .schedule_seed = NextScheduleSeed(),
       .host_accessible =
           [&device](uint64_t address) { return HostCanWrite(device.driver, address); },
-      .explicit_cluster = kernel.explicit_cluster};
+      .explicit_cluster = kernel.explicit_cluster,
+      .checks = ActiveChecks(),
+      .operation = kernel.order};
   const LaunchOutcome outcome = Run(*kernel.function->module->program, *kernel.function->kernel,
                                     config, device.model, device.memory, /*workers=*/0);
   if (outcome.ok) return CUDA_SUCCESS;

@@ -4,6 +4,7 @@
 #include "emulator/driver/memory.h"
 
 #include "emulator/driver/capture.h"
+#include "emulator/driver/checked_work.h"
 #include "emulator/driver/graph.h"
 #include "emulator/driver/operation.h"
 #include "emulator/driver/stream.h"
@@ -40,13 +41,17 @@ uint64_t AllocateMemory(Device& device, CUctx_st& context, uint64_t size_bytes, 
   record.size_bytes = size_bytes;
   record.id = device.driver.next_id++;
   record.context = &context;
-  if (IsShared(record.kind)) ShareWithOthers(device.driver, device, address, size_bytes);
+  const bool host_writes = IsShared(record.kind);
+  if (host_writes) ShareWithOthers(device.driver, device, address, size_bytes);
   device.driver.allocations[address] = std::move(record);
+  TellAllocated(address, size_bytes);
+  if (host_writes) TellHostWritable(address, size_bytes);
   return address;
 }
 
 void ReleaseAllocation(Driver& driver, std::map<uint64_t, Allocation>::iterator allocation) {
   const uint64_t address = allocation->first;
+  TellReleased(address, allocation->second.size_bytes);
   if (allocation->second.kind == AllocationKind::kRegisteredHost) {
     Unshare(driver, nullptr, address);
   } else {

@@ -9,6 +9,7 @@
 #include <exception>
 
 #include "emulator/driver/capture.h"
+#include "emulator/driver/checked_work.h"
 #include "emulator/driver/kernel_run.h"
 #include "emulator/driver/memory.h"
 #include "emulator/driver/work_scheduler.h"
@@ -130,7 +131,11 @@ CUresult Perform(Device& device, Operation& operation) {
   const bool is_broken =
       operation.context != nullptr && operation.context->sticky_error != CUDA_SUCCESS;
   if (is_broken && !IsDoneInBrokenContext(operation)) return CUDA_SUCCESS;
-  return std::visit([&](auto& work) { return Do(device, work); }, operation.work);
+  Checks* const checks = ActiveChecks();
+  if (checks != nullptr) BeginChecked(*checks, device, operation);
+  const CUresult status = std::visit([&](auto& work) { return Do(device, work); }, operation.work);
+  if (checks != nullptr) EndChecked(*checks, operation);
+  return status;
 }
 
 void CallHost(const HostOperation& host, CUresult status) {
@@ -188,6 +193,7 @@ std::shared_ptr<StreamOrder> NewOrder(CUctx_st& context) {
 StreamPoint Enqueue(CUctx_st& context, const std::shared_ptr<StreamOrder>& order,
                     Operation operation) {
   operation.context = &context;
+  if (operation.order == nullptr && ActiveChecks() != nullptr) operation.order = OrderOfNextWork();
   return context.device->driver.scheduler->Add(order, std::move(operation));
 }
 

@@ -26,6 +26,8 @@ struct KernelOperation {
   bool cooperative = false;
   uint32_t dynamic_shared_bytes = 0;
   std::vector<std::byte> parameters;  // packed
+  // For the checks, set when it is performed.
+  std::shared_ptr<const DeviceOperation> order;
 };
 
 // A box of rows and slices; a line is a box of height and depth 1.
@@ -77,6 +79,7 @@ struct AllocateOperation {
 struct FreeOperation {
   uint64_t address = 0;
   uint64_t id = 0;
+  uint64_t size_bytes = 0;  // for the checks; 0: not known
 };
 
 struct MemoryWaitOperation {
@@ -103,6 +106,9 @@ struct Operation {
                MemoryWaitOperation, MemoryWriteOperation, std::shared_ptr<StreamWork>>
       work;                        // monostate: nothing to do but to keep the order
   std::vector<StreamPoint> after;  // what has to be done before, beside the stream's earlier work
+
+  // Who the operation is and what comes before it, for the checks (checked_work.h).
+  std::shared_ptr<const DeviceOperation> order;
 
   // Filled in by Submit.
   CUctx_st* context = nullptr;

@@ -113,9 +113,11 @@ CUresult Free(CUdeviceptr address, CUstream stream_handle) {
     Allocation& allocation = found->second;
     if (allocation.kind != AllocationKind::kPool) return CUDA_ERROR_INVALID_VALUE;
     StreamPoint behind;
-    const CUresult status =
-        Submit(device, context, stream_handle,
-               {.work = FreeOperation{.address = address, .id = allocation.id}}, &behind);
+    const CUresult status = Submit(device, context, stream_handle,
+                                   {.work = FreeOperation{.address = address,
+                                                          .id = allocation.id,
+                                                          .size_bytes = allocation.size_bytes}},
+                                   &behind);
     if (status != CUDA_SUCCESS || behind.order == nullptr) return status;
     // Counted as unused from now on, like NVIDIA's driver does.
     allocation.is_freed = true;

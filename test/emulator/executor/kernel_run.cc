@@ -29,6 +29,7 @@ RunResult RunModule(const std::string& ptx, const RunOptions& options) {
   config.cooperative = options.cooperative;
   config.schedule_seed = options.schedule_seed;
   config.resident_blocks = options.resident_blocks;
+  config.checks = options.checks;
   config.cluster = options.cluster;
   config.explicit_cluster = options.cluster.x > 1 || options.cluster.y > 1 || options.cluster.z > 1;
   config.parameters = std::as_bytes(std::span(parameters));

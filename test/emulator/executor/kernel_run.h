@@ -22,6 +22,7 @@ struct RunOptions {
   Dim3 cluster;
   uint64_t schedule_seed = 0;
   uint64_t resident_blocks = 0;
+  Checks* checks = nullptr;
 };
 
 struct RunResult {

@@ -27,6 +27,17 @@ TEST_CASE("shuffles in all modes") {
   }
 }
 
+TEST_CASE("tiles of a warp that execute an instruction together have results of their own") {
+  const RunResult result = RunBody(R"(
+    setp.ge.u32 %p1, %r1, 16; selp.b32 %r2, 0xffff0000, 0xffff, %p1; setp.eq.u32 %p2, %r1, 3;
+    vote.sync.any.pred %p3, %p2, %r2; vote.sync.ballot.b32 %r4, %p2, %r2;
+    redux.sync.add.u32 %r5, %r1, %r2; selp.u32 %r6, 1, 0, %p3; mad.lo.u32 %r4, %r6, 1024, %r4;
+    mov.b64 %rd10, {%r4, %r5}; st.global.u64 [%rd3], %rd10;)");
+  REQUIRE(result.outcome.ok);
+  for (uint64_t i = 0; i < 32; ++i)
+    CHECK(result.out[i] == (i < 16 ? (1024 + 8) | 120ull << 32 : 376ull << 32));
+}
+
 TEST_CASE("votes, matches and reductions") {
   const RunResult result = RunBody(R"(
     setp.lt.u32 %p1, %r1, 3;
