@@ -35,9 +35,9 @@ void CoverageBook::Add(uint32_t, const proto::LaunchSummary& summary) {
   kernel.timed_duration_ns += summary.timed_duration_ns();
 }
 
-void CoverageBook::Add(uint32_t, const proto::Fault& fault) {
-  if (fault.launch().kernel().empty()) return;
-  kernels_[fault.launch().kernel()].faulted = EngineName(fault.engine());
+void CoverageBook::AddReport(const std::string& mangled_kernel, const std::string& engine) {
+  if (mangled_kernel.empty()) return;
+  kernels_[mangled_kernel].reported = EngineName(engine);
 }
 
 void CoverageBook::Add(const proto::UnknownAccesses& unknown) {
@@ -65,9 +65,9 @@ Coverage CoverageBook::Finish() const {
       covered.checked_launches += launches;
       covered.engine += (covered.engine.empty() ? "" : "+") + engine;
     }
-    if (!kernel.faulted.empty() && kernel.launches == 0) {
+    if (!kernel.reported.empty() && kernel.launches == 0) {
       covered.launches = covered.checked_launches = 1;
-      covered.engine = kernel.faulted;
+      covered.engine = kernel.reported;
     }
     const auto loaded = loaded_.find(name);
     std::map<std::string, uint64_t> not_checked;

@@ -15,7 +15,8 @@ class CoverageBook {
  public:
   void Add(uint32_t process_id, const proto::ModuleLoaded& module);
   void Add(uint32_t process_id, const proto::LaunchSummary& summary);
-  void Add(uint32_t process_id, const proto::Fault& fault);  // names a launch that was checked
+  // A checked launch of this kernel reported something.
+  void AddReport(const std::string& mangled_kernel, const std::string& engine);
   void Add(const proto::UnknownAccesses& unknown);
 
   Coverage Finish() const;
@@ -27,8 +28,8 @@ class CoverageBook {
     std::map<std::string, uint64_t> not_checked;  // launches by reason, which may be empty
     uint64_t timed_launches = 0;
     uint64_t timed_duration_ns = 0;
-    std::string faulted;  // by which engine: so it was launched and checked, even if its summary
-                          // never came
+    std::string reported;  // by which engine: so it was launched and checked, even if its summary
+                           // never came
   };
   struct LoadedKernel {
     proto::ModuleLoaded::Kernel kernel;

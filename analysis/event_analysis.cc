@@ -2,6 +2,7 @@
 #include "analysis/event_analysis.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "analysis/merge_findings.h"
 
@@ -51,8 +52,27 @@ void EventAnalysis::Add(const proto::Event& event) {
       processes_.AddLaunches(event.process_id(), event.launch_summary().launches());
       break;
     case proto::Event::kFault:
-      coverage_.Add(process, event.fault());
+      coverage_.AddReport(event.fault().launch().kernel(), event.fault().engine());
       memory_.Add(process, event.fault());
+      break;
+    case proto::Event::kRace:
+      for (const proto::Access* side : {&event.race().first(), &event.race().second()}) {
+        coverage_.AddReport(side->launch().kernel(), event.race().engine());
+      }
+      races_.Add(process, event.race());
+      break;
+    case proto::Event::kUninitialisedRead: {
+      const proto::UninitialisedRead& read = event.uninitialised_read();
+      coverage_.AddReport(read.launch().kernel(), read.engine());
+      init_.Add(process, read);
+      break;
+    }
+    case proto::Event::kSyncFault:
+      coverage_.AddReport(event.sync_fault().launch().kernel(), event.sync_fault().engine());
+      sync_.Add(process, event.sync_fault());
+      break;
+    case proto::Event::kRedundantSync:
+      sync_.Add(process, event.redundant_sync());
       break;
     case proto::Event::kInvalidLaunch:
       memory_.Add(process, event.invalid_launch());
@@ -91,9 +111,14 @@ Report EventAnalysis::Finish() {
   report.coverage = coverage_.Finish();
   report.coverage.processes = processes_.Finish();
   for (Remark& remark : processes_.Remarks()) AddRemark(std::move(remark));
+  RaceDetector::Findings races = races_.Finish();
   std::vector<Finding> findings = memory_.Finish();
-  for (Finding& finding : host_.Finish()) findings.push_back(std::move(finding));
+  for (std::vector<Finding> part : {std::move(races.proven), init_.Finish(), sync_.FinishFaults(),
+                                    host_.Finish(), sync_.FinishRedundant()}) {
+    std::move(part.begin(), part.end(), std::back_inserter(findings));
+  }
   report.findings = MergeProcesses(std::move(findings), processes_);
+  report.unproven = MergeProcesses(std::move(races.unproven), processes_);
   report.remarks = remarks_;
   report.lost_events = lost_events_;
   return report;

@@ -11,9 +11,12 @@
 #include "analysis/coverage.h"
 #include "analysis/host_detector.h"
 #include "analysis/host_stack.h"
+#include "analysis/init_detector.h"
 #include "analysis/memory_detector.h"
 #include "analysis/process_book.h"
+#include "analysis/race_detector.h"
 #include "analysis/report.h"
+#include "analysis/sync_detector.h"
 #include "proto/analyzer_link.h"
 #include "proto/events.pb.h"
 
@@ -42,6 +45,9 @@ class EventAnalysis {
  private:
   HostSymbolizer symbolizer_;
   MemoryDetector memory_{symbolizer_};
+  RaceDetector races_{symbolizer_};
+  InitDetector init_{symbolizer_};
+  SyncDetector sync_{symbolizer_};
   HostDetector host_{symbolizer_};
   CoverageBook coverage_;
   ProcessBook processes_;

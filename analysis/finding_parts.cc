@@ -2,6 +2,9 @@
 #include "analysis/finding_parts.h"
 
 #include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <filesystem>
 
 #include "analysis/demangle.h"
 #include "analysis/memory_words.h"
@@ -32,9 +35,155 @@ TensorInfo ToTensor(const proto::Tensor& tensor) {
   return info;
 }
 
+// Where toolkits keep their headers: targets/x86_64-linux/include, cuda-13.0/include, and the
+// wheels' nvidia/cu13/include.
+bool IsToolkitHeader(const std::string& written) {
+  // nvcc writes the way from its own folder: toolkit/bin/../include/...
+  const std::string path = std::filesystem::path(written).lexically_normal().string();
+  const size_t include = path.rfind("/include/");
+  if (include == std::string::npos) return false;
+  const std::string root = path.substr(0, include);
+  const std::string folder = root.substr(root.rfind('/') + 1);
+  return root.find("/targets/") != std::string_view::npos || folder.starts_with("cuda") ||
+         root.find("/nvidia/cu") != std::string_view::npos || folder == "toolkit";
+}
+
+// An author looks for the own line, not for the one in the toolkit that it led to.
+void SetToolkitFramesApart(CodePlace& place) {
+  const auto own =
+      std::find_if(place.frames.begin(), place.frames.end(),
+                   [](const SourceLocation& frame) { return !IsToolkitHeader(frame.file); });
+  if (own == place.frames.end()) return;
+  place.toolkit_frames.assign(place.frames.begin(), own);
+  place.frames.erase(place.frames.begin(), own);
+}
+
 }  // namespace
 
 Extent3 ToExtent(const proto::Dim3& dim) { return {dim.x(), dim.y(), dim.z()}; }
+
+const char* AccessName(proto::AccessKind kind) {
+  switch (kind) {
+    case proto::ACCESS_KIND_LOAD:
+      return "load";
+    case proto::ACCESS_KIND_STORE:
+      return "store";
+    case proto::ACCESS_KIND_ATOMIC:
+      return "atomic";
+    default:
+      return "";
+  }
+}
+
+const char* SpaceName(proto::AddressSpace space) {
+  switch (space) {
+    case proto::ADDRESS_SPACE_GLOBAL:
+      return "global";
+    case proto::ADDRESS_SPACE_SHARED:
+      return "shared";
+    case proto::ADDRESS_SPACE_LOCAL:
+      return "local";
+    case proto::ADDRESS_SPACE_GENERIC:
+      return "generic";
+    default:
+      return "";
+  }
+}
+
+CodePlace ToCodePlace(const proto::Site& site, const std::string& mangled_kernel) {
+  CodePlace place;
+  place.kernel = Demangle(mangled_kernel.empty() ? site.function() : mangled_kernel);
+  const std::string function = Demangle(site.function());
+  if (function != place.kernel) place.function = function;
+  for (const proto::SourceFrame& frame : site.frames()) {
+    place.frames.push_back(
+        {Demangle(frame.function()), frame.file(), frame.line(), frame.column()});
+  }
+  SetToolkitFramesApart(place);
+  return place;
+}
+
+void SetPlace(CodePlace place, const proto::Site& site, Finding& finding) {
+  finding.kernel = std::move(place.kernel);
+  finding.function = std::move(place.function);
+  finding.frames = std::move(place.frames);
+  finding.toolkit_frames = std::move(place.toolkit_frames);
+  finding.instruction = site.instruction();
+  finding.ptx_line = site.ptx_line();
+  finding.access = AccessName(site.access());
+  finding.space = SpaceName(site.space());
+  finding.access_bytes = site.access_bytes();
+  if (!site.variable().empty()) {
+    finding.array = ArrayInfo{Demangle(site.variable()), site.variable_bytes()};
+  }
+}
+
+void AddToKey(const std::vector<SourceLocation>& frames, std::string& key) {
+  for (const SourceLocation& frame : frames) {
+    key += frame.file + ':' + std::to_string(frame.line) + '\0';
+  }
+}
+
+void AddToKey(const std::vector<HostFrame>& stack, const std::vector<PythonFrame>& python_stack,
+              std::string& key) {
+  for (const PythonFrame& frame : python_stack) {
+    key += frame.file + ':' + std::to_string(frame.line) + '\0';
+  }
+  for (const HostFrame& frame : stack) {
+    key += frame.line > 0 ? frame.file + ':' + std::to_string(frame.line)
+                          : frame.module + '+' + std::to_string(frame.module_offset);
+    key += '\0';
+  }
+}
+
+std::string PlaceKey(const CodePlace& place, const proto::Site& site) {
+  std::string key = place.kernel + '\0' + place.function + '\0';
+  AddToKey(place.frames, key);
+  if (place.frames.empty()) key += std::to_string(site.ptx_line()) + ' ' + site.instruction();
+  return key;
+}
+
+bool IsKnown(const proto::Launch& launch) {
+  return launch.launch_id() != 0 || launch.grid().x() != 0 || launch.stack().frames_size() != 0;
+}
+
+std::string ShortPlace(const std::vector<SourceLocation>& frames, uint32_t ptx_line) {
+  if (frames.empty()) return ptx_line > 0 ? "PTX line " + std::to_string(ptx_line) : "";
+  const SourceLocation& frame = frames.front();
+  return frame.file.substr(frame.file.rfind('/') + 1) + ':' + std::to_string(frame.line);
+}
+
+std::string ShortVariable(const std::string& demangled) {
+  const size_t scope = demangled.rfind("::");
+  return scope == std::string::npos ? demangled : demangled.substr(scope + 2);
+}
+
+std::string ByteCount(uint64_t count) {
+  return std::to_string(count) + (count == 1 ? " byte" : " bytes");
+}
+
+std::string MemoryPlace(uint64_t address, const std::string& space,
+                        const std::optional<AllocationInfo>& allocation) {
+  if (space == "shared" || space == "local") {
+    return "byte " + std::to_string(address) + " of " + space + " memory";
+  }
+  char text[32];
+  std::snprintf(text, sizeof(text), "0x%" PRIx64, address);
+  if (!allocation || address < allocation->address ||
+      address - allocation->address >= allocation->size_bytes) {
+    return "address " + std::string(text);
+  }
+  const std::string offset = "byte " + std::to_string(address - allocation->address) + " of ";
+  if (!allocation->name.empty()) return offset + "variable " + allocation->name;
+  const std::string size = " (" + ByteCount(allocation->size_bytes) + ")";
+  if (allocation->tensor) {
+    const TensorInfo& tensor = *allocation->tensor;
+    return offset +
+           (tensor.name.empty() ? "a block of " + tensor.framework : "tensor " + tensor.name) +
+           size;
+  }
+  return offset + "allocation #" + std::to_string(allocation->id) + size;
+}
 
 std::vector<PythonFrame> ToPythonStack(const ProtoPythonStack& stack) {
   std::vector<PythonFrame> frames;
@@ -100,6 +249,15 @@ void AddRelated(const AllocationInfo& allocation, std::vector<RelatedPlace>& rel
   AddRelated(allocation.free_stack,
              tensor ? allocation.tensor->free_stack : std::vector<PythonFrame>(),
              name + " was freed here", related);
+}
+
+void AddLaunchToRelated(Finding& finding) {
+  if (!finding.launch) return;
+  const LaunchInfo& launch = *finding.launch;
+  AddRelated(launch.stack, launch.python_stack,
+             launch.graph_node ? "the kernel became a node of a graph here"
+                               : "the kernel was launched here",
+             finding.related);
 }
 
 }  // namespace ops_debug::analysis

@@ -20,29 +20,17 @@ void AddStack(const ProtoPythonStack& stack, std::string& key) {
   }
 }
 
-// Return addresses differ where a compiler unrolled a loop; the lines are the same.
-std::string PlaceKey(const std::vector<HostFrame>& stack,
-                     const std::vector<PythonFrame>& python_stack) {
-  std::string key;
-  for (const PythonFrame& frame : python_stack) {
-    key += frame.file + ':' + std::to_string(frame.line) + '\0';
-  }
-  for (const HostFrame& frame : stack) {
-    key += frame.line > 0 ? frame.file + ':' + std::to_string(frame.line)
-                          : frame.module + '+' + std::to_string(frame.module_offset);
-    key += '\0';
-  }
-  return key;
-}
-
 std::string PlaceKey(const Finding& finding) {
-  if (finding.call)
-    return finding.message + '\0' + PlaceKey(finding.call->stack, finding.call->python_stack);
+  std::string key = finding.message + '\0';
+  if (finding.call) {
+    AddToKey(finding.call->stack, finding.call->python_stack, key);
+    return key;
+  }
   const AllocationInfo& allocation = *finding.allocation;
-  return finding.message + '\0' +
-         PlaceKey(allocation.allocation_stack, allocation.tensor
-                                                   ? allocation.tensor->allocation_stack
-                                                   : std::vector<PythonFrame>());
+  AddToKey(allocation.allocation_stack,
+           allocation.tensor ? allocation.tensor->allocation_stack : std::vector<PythonFrame>(),
+           key);
+  return key;
 }
 
 // Findings of one process that name the same place become one; the bigger allocation speaks for

@@ -120,7 +120,7 @@ Json ToJson(const LaunchInfo& launch) {
 Json ToJson(const CallInfo& call) {
   Json object;
   object["api"] = call.api;
-  object["error"] = call.error;
+  Put(object, "error", call.error);
   if (!call.stack.empty()) object["stack"] = ToJson(call.stack);
   if (!call.python_stack.empty()) object["python_stack"] = ToJson(call.python_stack);
   return object;
@@ -135,9 +135,60 @@ Json ToJson(const SourceLocation& frame) {
   return object;
 }
 
+Json ToJson(const AccessInfo& side) {
+  Json object;
+  object["message"] = side.text;
+  Put(object, "kernel", side.kernel);
+  Put(object, "function", side.function);
+  Put(object, "operation", side.operation);
+  if (!side.frames.empty()) {
+    object["file"] = side.frames.front().file;
+    object["line"] = side.frames.front().line;
+    if (side.frames.front().column > 0) object["column"] = side.frames.front().column;
+  }
+  if (side.block) object["block"] = ToJson(*side.block);
+  if (side.thread) object["thread"] = ToJson(*side.thread);
+  if (side.address) object["address"] = Hex(*side.address);
+  if (side.access_bytes > 0) object["access_bytes"] = side.access_bytes;
+  Put(object, "access", side.access);
+  Put(object, "value", side.value);
+  Put(object, "semantics", side.semantics);
+  Put(object, "instruction", side.instruction);
+  if (side.ptx_line > 0) object["ptx_line"] = side.ptx_line;
+  for (const SourceLocation& frame : side.toolkit_frames) {
+    object["toolkit_frames"].push_back(ToJson(frame));
+  }
+  for (size_t i = 1; i < side.frames.size(); ++i) {
+    object["inlined_at"].push_back(ToJson(side.frames[i]));
+  }
+  Put(object, "stream", side.stream);
+  if (side.launch) object["launch"] = ToJson(*side.launch);
+  if (!side.stack.empty()) object["stack"] = ToJson(side.stack);
+  if (!side.python_stack.empty()) object["python_stack"] = ToJson(side.python_stack);
+  return object;
+}
+
+Json ToJson(const WaitingGroup& group) {
+  Json object;
+  object["message"] = group.text;
+  object["what"] = group.what;
+  object["threads"] = group.threads;
+  object["blocks"] = group.blocks;
+  object["first_block"] = ToJson(group.first_block);
+  object["first_thread"] = ToJson(group.first_thread);
+  if (!group.frames.empty()) {
+    object["file"] = group.frames.front().file;
+    object["line"] = group.frames.front().line;
+  }
+  Put(object, "instruction", group.instruction);
+  if (group.ptx_line > 0) object["ptx_line"] = group.ptx_line;
+  return object;
+}
+
 Json ToJson(const Finding& finding) {
   Json object;
   object["kind"] = finding.kind;
+  Put(object, "cause", finding.cause);
   object["severity"] = SeverityName(finding.severity);
   Put(object, "kernel", finding.kernel);
   Put(object, "function", finding.function);
@@ -183,6 +234,11 @@ Json ToJson(const Finding& finding) {
   if (finding.launch) object["launch"] = ToJson(*finding.launch);
   if (finding.call) object["call"] = ToJson(*finding.call);
   if (finding.leaked_bytes > 0) object["leaked_bytes"] = finding.leaked_bytes;
+  for (const AccessInfo& side : finding.accesses) object["accesses"].push_back(ToJson(side));
+  for (const WaitingGroup& group : finding.waiters) object["waiters"].push_back(ToJson(group));
+  Put(object, "use", finding.use);
+  Put(object, "reason", finding.reason);
+  if (finding.wait_duration_ns > 0) object["wait_duration_ns"] = finding.wait_duration_ns;
   object["process"] = finding.process_id;
   if (!finding.found_in.empty()) {
     object["processes"] = Json::array();
@@ -249,6 +305,7 @@ Json ToJson(const ProcessInfo& process) {
   Put(object, "local_rank", process.local_rank);
   Put(object, "world_size", process.world_size);
   object["injected"] = process.injected;
+  if (!process.checks.empty()) object["checks"] = process.checks;
   return object;
 }
 
@@ -259,11 +316,10 @@ Json ToJson(const Coverage& coverage) {
   object["launches"] = coverage.Launches();
   object["checked_launches"] = coverage.CheckedLaunches();
   object["engines"] = Json::object();
-  for (const char* engine : {"ptx", "sass"}) {
-    if (const uint64_t kernels = coverage.CheckedKernels(engine); kernels > 0) {
-      object["engines"][engine]["kernels"] = kernels;
-    }
+  for (const std::string& engine : coverage.Engines()) {
+    object["engines"][engine]["kernels"] = coverage.CheckedKernels(engine);
   }
+  object["checks"] = coverage.Checks();
   if (const std::optional<TimeShare> time = coverage.CheckedTime()) {
     object["gpu_time"]["estimated_checked_percent"] = time->checked_percent;
     object["gpu_time"]["timed_launches"] = time->timed_launches;

@@ -2,7 +2,6 @@
 #include "analysis/memory_detector.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "analysis/demangle.h"
 #include "analysis/finding_parts.h"
@@ -10,34 +9,6 @@
 
 namespace ops_debug::analysis {
 namespace {
-
-const char* AccessName(proto::AccessKind kind) {
-  switch (kind) {
-    case proto::ACCESS_KIND_LOAD:
-      return "load";
-    case proto::ACCESS_KIND_STORE:
-      return "store";
-    case proto::ACCESS_KIND_ATOMIC:
-      return "atomic";
-    default:
-      return "";
-  }
-}
-
-const char* SpaceName(proto::AddressSpace space) {
-  switch (space) {
-    case proto::ADDRESS_SPACE_GLOBAL:
-      return "global";
-    case proto::ADDRESS_SPACE_SHARED:
-      return "shared";
-    case proto::ADDRESS_SPACE_LOCAL:
-      return "local";
-    case proto::ADDRESS_SPACE_GENERIC:
-      return "generic";
-    default:
-      return "";
-  }
-}
 
 // Position of a thread in its grid, as (block, thread in block).
 std::pair<uint64_t, uint64_t> Linear(const proto::Fault& fault) {
@@ -53,11 +24,6 @@ bool IsEarlier(const proto::Fault& a, const proto::Fault& b) {
     return a.launch().launch_id() < b.launch().launch_id();
   }
   return Linear(a) < Linear(b);
-}
-
-const char* LaunchPhrase(const LaunchInfo& launch) {
-  return launch.graph_node ? "the kernel became a node of a graph here"
-                           : "the kernel was launched here";
 }
 
 // What makes two faults of one process the same finding.
@@ -124,55 +90,15 @@ std::vector<Finding> MemoryDetector::Finish() {
   return findings;
 }
 
-namespace {
-
-// Where toolkits keep their headers: targets/x86_64-linux/include, cuda-13.0/include, and the
-// wheels' nvidia/cu13/include.
-bool IsToolkitHeader(const std::string& written) {
-  // nvcc writes the way from its own folder: toolkit/bin/../include/...
-  const std::string path = std::filesystem::path(written).lexically_normal().string();
-  const size_t include = path.rfind("/include/");
-  if (include == std::string::npos) return false;
-  const std::string root = path.substr(0, include);
-  const std::string folder = root.substr(root.rfind('/') + 1);
-  return root.find("/targets/") != std::string_view::npos || folder.starts_with("cuda") ||
-         root.find("/nvidia/cu") != std::string_view::npos || folder == "toolkit";
-}
-
-// An author looks for the own line, not for the one in the toolkit that it led to.
-void SetToolkitFramesApart(Finding& finding) {
-  const auto own =
-      std::find_if(finding.frames.begin(), finding.frames.end(),
-                   [](const SourceLocation& frame) { return !IsToolkitHeader(frame.file); });
-  if (own == finding.frames.end()) return;
-  finding.toolkit_frames.assign(finding.frames.begin(), own);
-  finding.frames.erase(finding.frames.begin(), own);
-}
-
-}  // namespace
-
 Finding MemoryDetector::MakeFinding(uint32_t process_id, const Merged& merged) {
   const proto::Fault& fault = merged.first;
   const proto::Site& site = fault.site();
   Finding finding;
   finding.process_id = process_id;
-  finding.kernel =
-      Demangle(fault.launch().kernel().empty() ? site.function() : fault.launch().kernel());
-  const std::string function = Demangle(site.function());
-  if (function != finding.kernel) finding.function = function;
-  for (const proto::SourceFrame& frame : site.frames()) {
-    finding.frames.push_back(
-        {Demangle(frame.function()), frame.file(), frame.line(), frame.column()});
-  }
-  SetToolkitFramesApart(finding);
-  finding.instruction = site.instruction();
-  finding.ptx_line = site.ptx_line();
+  SetPlace(ToCodePlace(site, fault.launch().kernel()), site, finding);
   finding.engine = fault.engine().empty() ? "ptx" : fault.engine();
   if (finding.engine == "sass") finding.sass_offset = site.sass_offset();
   finding.instructions = static_cast<uint32_t>(merged.instructions.size());
-  finding.access = AccessName(site.access());
-  finding.space = SpaceName(site.space());
-  finding.access_bytes = site.access_bytes();
   finding.count = merged.count;
   finding.count_is_lower_bound = merged.lower_bound;
   finding.block = ToExtent(fault.block());
@@ -191,9 +117,6 @@ Finding MemoryDetector::MakeFinding(uint32_t process_id, const Merged& merged) {
   if (fault.has_target_allocation()) {
     finding.target_allocation = to_allocation(fault.target_allocation());
   }
-  if (!site.variable().empty()) {
-    finding.array = ArrayInfo{Demangle(site.variable()), site.variable_bytes()};
-  }
   if (fault.parameter_index() >= 0) {
     const auto index = static_cast<uint32_t>(fault.parameter_index());
     const std::vector<std::string> types = ParameterTypes(finding.kernel);
@@ -202,8 +125,7 @@ Finding MemoryDetector::MakeFinding(uint32_t process_id, const Merged& merged) {
   }
   finding.launch = ToLaunch(fault.launch(), symbolizer_);
   DescribeFault(fault, finding);
-  AddRelated(finding.launch->stack, finding.launch->python_stack, LaunchPhrase(*finding.launch),
-             finding.related);
+  AddLaunchToRelated(finding);
   if (finding.allocation) AddRelated(*finding.allocation, finding.related);
   if (finding.target_allocation) AddRelated(*finding.target_allocation, finding.related);
   return finding;
@@ -216,8 +138,7 @@ Finding MemoryDetector::MakeFinding(uint32_t process_id, const MergedLaunch& mer
   finding.count = merged.count;
   finding.launch = ToLaunch(merged.first.launch(), symbolizer_);
   DescribeInvalidLaunch(merged.first, finding);
-  AddRelated(finding.launch->stack, finding.launch->python_stack, LaunchPhrase(*finding.launch),
-             finding.related);
+  AddLaunchToRelated(finding);
   return finding;
 }
 

@@ -6,13 +6,31 @@
 #include <map>
 #include <string>
 
+#include "analysis/finding_parts.h"
+
 namespace ops_debug::analysis {
 namespace {
 
+// Of a race: its two places, whichever came first.
+std::string PairKey(const Finding& finding) {
+  std::vector<std::string> sides;
+  for (const AccessInfo& side : finding.accesses) {
+    std::string key = side.kernel + '\0' + side.function + '\0' + side.operation + '\0';
+    AddToKey(side.frames, key);
+    AddToKey(side.stack, side.python_stack, key);
+    if (side.frames.empty()) key += std::to_string(side.ptx_line) + ' ' + side.instruction;
+    sides.push_back(std::move(key));
+  }
+  std::sort(sides.begin(), sides.end());
+  return finding.kind + '\1' + SeverityName(finding.severity) + '\1' + sides[0] + '\1' + sides[1];
+}
+
 std::string PlaceKey(const Finding& finding) {
+  if (finding.accesses.size() == 2) return PairKey(finding);
   std::string key;
   const auto add = [&key](const std::string& text) { key.append(text).push_back('\0'); };
   add(finding.kind);
+  add(finding.cause);
   add(finding.kernel);
   add(finding.function);
   add(finding.access);
@@ -100,6 +118,7 @@ std::vector<Finding> MergeProcesses(std::vector<Finding> findings, const Process
         first.finding.count += finding.count;
         first.finding.count_is_lower_bound |= finding.count_is_lower_bound;
         first.finding.leaked_bytes += finding.leaked_bytes;
+        first.finding.wait_duration_ns += finding.wait_duration_ns;
         continue;
       }
     }

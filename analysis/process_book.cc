@@ -76,6 +76,7 @@ void ProcessBook::Add(uint32_t process_id, const proto::ProcessStart& start) {
   info.local_rank = start.local_rank();
   info.world_size = start.world_size();
   info.injected = start.injected();
+  info.checks.assign(start.checks().begin(), start.checks().end());
 }
 
 void ProcessBook::Add(uint32_t process_id, const proto::ProcessEnd& end) {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <sstream>
 
 namespace ops_debug::analysis {
 
@@ -18,17 +20,56 @@ const char* SeverityName(Severity severity) {
   return "note";
 }
 
+std::string ToText(const Extent3& extent) {
+  return '(' + std::to_string(extent.x) + ',' + std::to_string(extent.y) + ',' +
+         std::to_string(extent.z) + ')';
+}
+
 uint64_t Coverage::CheckedKernels() const {
   return static_cast<uint64_t>(
       std::count_if(kernels.begin(), kernels.end(),
                     [](const KernelCoverage& kernel) { return kernel.checked_launches > 0; }));
 }
 
+namespace {
+
+// "ptx+sass" -> {"ptx", "sass"}.
+std::vector<std::string> EnginesOf(const KernelCoverage& kernel) {
+  std::vector<std::string> engines;
+  std::istringstream in(kernel.engine);
+  for (std::string engine; std::getline(in, engine, '+');) engines.push_back(engine);
+  return engines;
+}
+
+}  // namespace
+
 uint64_t Coverage::CheckedKernels(const std::string& engine) const {
   return static_cast<uint64_t>(
       std::count_if(kernels.begin(), kernels.end(), [&engine](const KernelCoverage& kernel) {
-        return kernel.engine.find(engine) != std::string::npos;
+        const std::vector<std::string> engines = EnginesOf(kernel);
+        return std::find(engines.begin(), engines.end(), engine) != engines.end();
       }));
+}
+
+std::vector<std::string> Coverage::Engines() const {
+  std::set<std::string> all;
+  for (const KernelCoverage& kernel : kernels) {
+    for (const std::string& engine : EnginesOf(kernel)) all.insert(engine);
+  }
+  return {all.begin(), all.end()};
+}
+
+std::vector<std::string> Coverage::Checks() const {
+  std::set<std::string> all;
+  for (const ProcessInfo& process : processes) {
+    all.insert(process.checks.begin(), process.checks.end());
+  }
+  std::vector<std::string> checks;
+  for (const char* check : {"memory", "race", "sync", "init"}) {
+    if (all.contains(check)) checks.emplace_back(check);
+  }
+  if (checks.empty() && all.contains("none")) checks.emplace_back("none");
+  return checks;
 }
 
 uint64_t Coverage::Launches() const {
@@ -108,9 +149,17 @@ const PythonFrame* OwnFrame(const std::vector<PythonFrame>& stack) {
   return own == stack.end() ? &stack.front() : &*own;
 }
 
-std::string CountByKind(const std::vector<Finding>& findings) {
+uint64_t CountNotes(const std::vector<Finding>& findings) {
+  return static_cast<uint64_t>(
+      std::count_if(findings.begin(), findings.end(),
+                    [](const Finding& finding) { return finding.severity == Severity::kNote; }));
+}
+
+std::string CountByKind(const std::vector<Finding>& findings, Notes notes) {
   std::map<std::string, uint64_t> counts;
-  for (const Finding& finding : findings) ++counts[finding.kind];
+  for (const Finding& finding : findings) {
+    if ((finding.severity == Severity::kNote) == (notes == Notes::kOnly)) ++counts[finding.kind];
+  }
   std::vector<std::pair<std::string, uint64_t>> sorted(counts.begin(), counts.end());
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });

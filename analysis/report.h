@@ -18,7 +18,10 @@ const char* SeverityName(Severity severity);
 
 struct Extent3 {
   uint32_t x = 0, y = 0, z = 0;
+  bool operator==(const Extent3&) const = default;
 };
+// "(1,2,3)".
+std::string ToText(const Extent3& extent);
 
 // A place in device source. `line` 0: not known.
 struct SourceLocation {
@@ -26,6 +29,7 @@ struct SourceLocation {
   std::string file;
   uint32_t line = 0;
   uint32_t column = 0;
+  bool operator==(const SourceLocation&) const = default;
 };
 
 // A host frame as far as it could be named: function and line, else exported symbol, else module
@@ -101,7 +105,7 @@ struct LaunchInfo {
 // A driver call of the program, for findings that are about one.
 struct CallInfo {
   std::string api;
-  std::string error;
+  std::string error;  // empty: it succeeded
   std::vector<HostFrame> stack;
   std::vector<PythonFrame> python_stack;
 };
@@ -113,6 +117,40 @@ struct RelatedPlace {
   std::string message;
 };
 
+// One side of a race: an access of a kernel, or an operation that the host made or submitted.
+struct AccessInfo {
+  std::string text;      // "block (0,0,0) thread (3,0,0) wrote 4 bytes of s (byte 12 ...), value 3"
+  std::string kernel;    // demangled entry; empty for an operation
+  std::string function;  // as in Finding, like the next two
+  std::vector<SourceLocation> frames;
+  std::vector<SourceLocation> toolkit_frames;
+  std::string instruction;
+  uint32_t ptx_line = 0;
+  std::string access;  // "load", "store", "atomic", or empty
+  std::string space;
+  std::optional<Extent3> block, thread;
+  std::optional<uint64_t> address;
+  uint32_t access_bytes = 0;
+  std::string value;                 // read or written; empty: not known
+  std::string semantics;             // "relaxed.gpu", "cp.async"; empty: an ordinary access
+  std::string operation;             // "cuMemcpyHtoDAsync"; empty for a kernel's access
+  std::string stream;                // "stream 2 (non-blocking)", where streams matter
+  std::optional<LaunchInfo> launch;  // of a kernel's access
+  std::vector<HostFrame> stack;      // of an operation
+  std::vector<PythonFrame> python_stack;
+};
+
+// Threads that wait at one place for the same thing, or that left.
+struct WaitingGroup {
+  std::string text;  // "96 threads of block (0,0,0) wait at barrier 0, the first is (0,0,0)"
+  std::string what;
+  uint64_t threads = 0, blocks = 0;
+  Extent3 first_block, first_thread;
+  std::vector<SourceLocation> frames;  // own code, innermost first
+  std::string instruction;
+  uint32_t ptx_line = 0;
+};
+
 // A process that a finding was made in.
 struct FoundIn {
   uint32_t process_id = 0;
@@ -122,6 +160,8 @@ struct FoundIn {
 
 struct Finding {
   std::string kind;  // design.md, "Findings: one vocabulary"
+  std::string
+      cause;  // what is behind the kind, where that says more: analysis/README.md lists them
   Severity severity = Severity::kError;
   std::string message;  // one sentence without a full stop
   std::string advice;
@@ -135,7 +175,7 @@ struct Finding {
   std::vector<SourceLocation> toolkit_frames;
   std::string instruction;
   uint32_t ptx_line = 0;
-  std::string engine;                   // "ptx", "sass"; empty for findings of the host side
+  std::string engine;  // "ptx", "sass", "emulator"; empty for findings of the host side
   std::optional<uint64_t> sass_offset;  // engine "sass": of the instruction in its function
   uint32_t instructions = 1;            // instructions of this source place that did the same
   std::string access;                   // "load", "store", "atomic", or empty
@@ -151,7 +191,12 @@ struct Finding {
   std::optional<ParameterInfo> parameter;
   std::optional<LaunchInfo> launch;
   std::optional<CallInfo> call;
-  uint64_t leaked_bytes = 0;  // of kind "leak": of all allocations together
+  uint64_t leaked_bytes = 0;          // of kind "leak": of all allocations together
+  std::vector<AccessInfo> accesses;   // of races: both, in the order in which they happened
+  std::vector<WaitingGroup> waiters;  // of faults of barriers: largest group first
+  std::string use;     // of uninitialised values: where they came to matter, as a sentence
+  std::string reason;  // unproven: what is not known
+  uint64_t wait_duration_ns = 0;  // of kind "redundant-sync": the host waited, all calls together
   std::vector<RelatedPlace> related;
   std::string suppression;  // an entry for a file of suppressions, if asked for
   // Equal findings of several processes are one. Empty if the run had one process only.
@@ -172,7 +217,7 @@ struct UncheckedLaunches {
 
 struct KernelCoverage {
   std::string name;    // demangled
-  std::string engine;  // "ptx", "sass", "ptx+sass"; empty if never checked
+  std::string engine;  // "ptx", "sass", "emulator", several as "ptx+sass"; empty: never checked
   uint64_t launches = 0;
   uint64_t checked_launches = 0;
   std::vector<UncheckedLaunches> not_checked;  // the rest, most launches first
@@ -211,6 +256,7 @@ struct ProcessInfo {
   std::string rank, local_rank, world_size;  // of a distributed launcher; empty: none
   bool injected = false;                     // the driver loaded the tool, not LD_PRELOAD
   uint32_t signal = 0;                       // that ended it, if it could say so; else 0
+  std::vector<std::string> checks;           // that were on; "none"; empty: a log that does not say
 };
 
 struct Coverage {
@@ -222,6 +268,11 @@ struct Coverage {
 
   uint64_t CheckedKernels() const;  // with at least one checked launch
   uint64_t CheckedKernels(const std::string& engine) const;
+  // That checked kernels, by name.
+  std::vector<std::string> Engines() const;
+  // That were on in any process, in the order "memory", "race", "sync", "init"; "none" if all
+  // processes say so; empty: none says.
+  std::vector<std::string> Checks() const;
   uint64_t Launches() const;
   uint64_t CheckedLaunches() const;
   // Nothing if no kernel was timed.
@@ -255,7 +306,7 @@ struct SuppressedFinding {
 
 struct Report {
   std::vector<Finding> findings;
-  std::vector<Finding> unproven;
+  std::vector<Finding> unproven;  // neither findings nor passes: they change no exit code
   std::vector<SuppressedFinding> suppressed;
   std::vector<SuppressionUse> suppressions;  // all entries that were read
   std::vector<Remark> remarks;
@@ -263,14 +314,18 @@ struct Report {
   uint64_t lost_events = 0;
 };
 
-// Findings that change the exit code: errors. Warnings (leaks, failed calls) do not.
+// Findings that change the exit code: errors. Warnings (leaks, failed calls) and notes do not.
 uint64_t CountErrors(const std::vector<Finding>& findings);
 
 // Of the stack, what its author wrote: the innermost frame outside of installed packages and the
 // standard library; else the innermost one. Null: the stack is empty.
 const PythonFrame* OwnFrame(const std::vector<PythonFrame>& stack);
 
+// Benign races and needless synchronisation: information, no finding to act on.
+uint64_t CountNotes(const std::vector<Finding>& findings);
+
 // "oob-global 2, misaligned 1", most frequent first.
-std::string CountByKind(const std::vector<Finding>& findings);
+enum class Notes : uint8_t { kWithout, kOnly };
+std::string CountByKind(const std::vector<Finding>& findings, Notes notes);
 
 }  // namespace ops_debug::analysis

@@ -24,9 +24,12 @@ namespace {
 constexpr std::string_view kRegex = "regex:";
 
 // design.md, "Findings: one vocabulary", as far as checks exist.
-constexpr std::array<std::string_view, 8> kKinds = {
-    "oob-global", "oob-shared",     "oob-local",   "use-after-free",
-    "misaligned", "invalid-launch", "failed-call", "leak"};
+constexpr std::array<std::string_view, 17> kKinds = {
+    "oob-global",  "oob-shared",     "oob-local",          "use-after-free",
+    "misaligned",  "race-shared",    "race-global",        "missing-warp-sync",
+    "stream-race", "atomics-misuse", "uninitialised-read", "barrier-divergence",
+    "deadlock",    "redundant-sync", "invalid-launch",     "failed-call",
+    "leak"};
 
 // What a text key is compared with; any of them may match.
 using Candidates = std::vector<std::string>;
@@ -36,10 +39,22 @@ void AddTensor(const std::optional<AllocationInfo>& allocation, Candidates& text
   texts.push_back(allocation->tensor->framework + ' ' + allocation->tensor->name);
 }
 
-Candidates Kernels(const Finding& finding) { return {finding.kernel, BareName(finding.kernel)}; }
+// Of a race, either side may be what an entry names.
+Candidates Kernels(const Finding& finding) {
+  Candidates texts = {finding.kernel, BareName(finding.kernel)};
+  for (const AccessInfo& side : finding.accesses) {
+    texts.insert(texts.end(), {side.kernel, BareName(side.kernel)});
+  }
+  return texts;
+}
 Candidates Functions(const Finding& finding) {
   const std::string& function = finding.function.empty() ? finding.kernel : finding.function;
-  return {function, BareName(function)};
+  Candidates texts = {function, BareName(function)};
+  for (const AccessInfo& side : finding.accesses) {
+    const std::string& other = side.function.empty() ? side.kernel : side.function;
+    texts.insert(texts.end(), {other, BareName(other)});
+  }
+  return texts;
 }
 // The host side of a finding: who launched, called, or allocated what leaks.
 struct HostSide {
@@ -55,26 +70,46 @@ HostSide HostSideOf(const Finding& finding) {
           allocation.tensor ? &allocation.tensor->allocation_stack : nullptr};
 }
 
+// The innermost place of a stack that its author knows.
+std::optional<SourceLocation> OwnPlace(const std::vector<HostFrame>* stack,
+                                       const std::vector<PythonFrame>* python_stack) {
+  if (python_stack != nullptr) {
+    const PythonFrame* own = OwnFrame(*python_stack);
+    if (own != nullptr) return SourceLocation{own->function, own->file, own->line};
+  }
+  if (stack == nullptr) return std::nullopt;
+  for (const HostFrame& frame : *stack) {
+    if (frame.line > 0) return SourceLocation{frame.function, frame.file, frame.line};
+  }
+  return std::nullopt;
+}
+
 // Where the fault is: in device code; for findings of the host side, the innermost place that its
 // author knows.
 std::optional<SourceLocation> PlaceOf(const Finding& finding) {
   if (!finding.frames.empty()) return finding.frames.front();
   if (!finding.space.empty()) return std::nullopt;  // an access without line info
   const HostSide host = HostSideOf(finding);
-  if (host.python_stack != nullptr) {
-    const PythonFrame* own = OwnFrame(*host.python_stack);
-    if (own != nullptr) return SourceLocation{own->function, own->file, own->line};
+  return OwnPlace(host.stack, host.python_stack);
+}
+
+// All places by which an entry may name the finding: of a race, those of both sides.
+std::vector<SourceLocation> PlacesOf(const Finding& finding) {
+  std::vector<SourceLocation> places;
+  if (const std::optional<SourceLocation> place = PlaceOf(finding)) places.push_back(*place);
+  for (const AccessInfo& side : finding.accesses) {
+    if (!side.frames.empty()) places.push_back(side.frames.front());
+    if (side.operation.empty()) continue;
+    const std::optional<SourceLocation> place = OwnPlace(&side.stack, &side.python_stack);
+    if (place) places.push_back(*place);
   }
-  if (host.stack == nullptr) return std::nullopt;
-  for (const HostFrame& frame : *host.stack) {
-    if (frame.line > 0) return SourceLocation{frame.function, frame.file, frame.line};
-  }
-  return std::nullopt;
+  return places;
 }
 
 Candidates Files(const Finding& finding) {
-  const std::optional<SourceLocation> place = PlaceOf(finding);
-  return place ? Candidates{place->file} : Candidates();
+  Candidates texts;
+  for (const SourceLocation& place : PlacesOf(finding)) texts.push_back(place.file);
+  return texts;
 }
 Candidates Callers(const Finding& finding) {
   Candidates texts;
@@ -104,6 +139,9 @@ Candidates Apis(const Finding& finding) {
   Candidates texts;
   if (finding.call) texts.push_back(finding.call->api);
   if (finding.allocation) texts.push_back(finding.allocation->api);
+  for (const AccessInfo& side : finding.accesses) {
+    if (!side.operation.empty()) texts.push_back(side.operation);
+  }
   return texts;
 }
 Candidates Errors(const Finding& finding) {
@@ -258,13 +296,24 @@ struct Suppressions::Entry {
     }
   }
 
+  bool FileMatches(const std::string& file) const {
+    return std::all_of(patterns.begin(), patterns.end(), [&file](const auto& pattern) {
+      return pattern.first->candidates != Files || pattern.second.Matches(file);
+    });
+  }
+
   bool Matches(const Finding& finding) const {
     if (!kinds.empty() && std::find(kinds.begin(), kinds.end(), finding.kind) == kinds.end()) {
       return false;
     }
     if (source_line) {
-      const std::optional<SourceLocation> place = PlaceOf(finding);
-      if (!place || place->line != *source_line) return false;
+      // A line belongs to a file: both must name the same side of a race.
+      const std::vector<SourceLocation> places = PlacesOf(finding);
+      if (std::none_of(places.begin(), places.end(), [this](const SourceLocation& place) {
+            return place.line == *source_line && FileMatches(place.file);
+          })) {
+        return false;
+      }
     }
     return std::all_of(patterns.begin(), patterns.end(), [&finding](const auto& pattern) {
       const Candidates texts = pattern.first->candidates(finding);
@@ -324,20 +373,22 @@ bool Suppressions::Matches(const Finding& finding) const {
 
 void Suppressions::Apply(Report& report) const {
   for (const auto& entry : entries_) report.suppressions.push_back(entry->use);
-  std::vector<Finding> left;
-  for (Finding& finding : report.findings) {
-    const auto found =
-        std::find_if(entries_.begin(), entries_.end(),
-                     [&finding](const auto& entry) { return entry->Matches(finding); });
-    if (found == entries_.end()) {
-      left.push_back(std::move(finding));
-      continue;
+  for (std::vector<Finding>* findings : {&report.findings, &report.unproven}) {
+    std::vector<Finding> left;
+    for (Finding& finding : *findings) {
+      const auto found =
+          std::find_if(entries_.begin(), entries_.end(),
+                       [&finding](const auto& entry) { return entry->Matches(finding); });
+      if (found == entries_.end()) {
+        left.push_back(std::move(finding));
+        continue;
+      }
+      const auto index = static_cast<size_t>(found - entries_.begin());
+      ++report.suppressions[index].findings;
+      report.suppressed.push_back({std::move(finding), index});
     }
-    const auto index = static_cast<size_t>(found - entries_.begin());
-    ++report.suppressions[index].findings;
-    report.suppressed.push_back({std::move(finding), index});
+    *findings = std::move(left);
   }
-  report.findings = std::move(left);
 }
 
 namespace {
@@ -404,10 +455,12 @@ std::string SuppressionFor(const Finding& finding) {
 
 void GenerateSuppressions(Report& report) {
   Suppressions generated;
-  for (Finding& finding : report.findings) {
-    if (generated.Matches(finding)) continue;
-    finding.suppression = SuppressionFor(finding);
-    generated.AddText(finding.suppression, "", false).IgnoreError();
+  for (std::vector<Finding>* findings : {&report.findings, &report.unproven}) {
+    for (Finding& finding : *findings) {
+      if (generated.Matches(finding)) continue;
+      finding.suppression = SuppressionFor(finding);
+      generated.AddText(finding.suppression, "", false).IgnoreError();
+    }
   }
 }
 

@@ -42,8 +42,8 @@ class Suppressions {
   absl::Status AddFile(const std::string& path, bool shipped);
   absl::Status AddText(const std::string& text, const std::string& path, bool shipped);
 
-  // Moves what an entry matches from `findings` to `suppressed`. The first entry that matches takes
-  // it.
+  // Moves what an entry matches from `findings` and `unproven` to `suppressed`. The first entry
+  // that matches takes it.
   void Apply(Report& report) const;
   bool Matches(const Finding& finding) const;
 

@@ -84,16 +84,23 @@ void WriteShare(const Coverage& coverage, TextSheet& sheet) {
       }
     }
   }
-  const uint64_t ptx = coverage.CheckedKernels("ptx");
-  const uint64_t sass = coverage.CheckedKernels("sass");
-  if (ptx > 0 && sass > 0) {
-    text += "; engines: ptx " + Count(ptx, "kernel", "kernels") + ", sass " +
-            Count(sass, "kernel", "kernels");
-  } else if (ptx + sass > 0) {
-    const std::string engine = std::string("engine: ") + (ptx > 0 ? "ptx" : "sass");
+  const std::vector<std::string> engines = coverage.Engines();
+  if (engines.size() > 1) {
+    for (const std::string& engine : engines) {
+      text += (engine == engines.front() ? "; engines: " : ", ") + Printable(engine) + ' ' +
+              Count(coverage.CheckedKernels(engine), "kernel", "kernels");
+    }
+  } else if (!engines.empty()) {
+    const std::string engine = "engine: " + Printable(engines.front());
     text += checked < launches ? "; " + engine : " (" + engine + ')';
   }
   sheet.Line(text);
+}
+
+void WriteChecks(const Coverage& coverage, TextSheet& sheet) {
+  std::string text;
+  for (const std::string& check : coverage.Checks()) text += (text.empty() ? "" : ", ") + check;
+  if (!text.empty()) sheet.Line("checks: " + text);
 }
 
 // By reason; a reason with one kernel takes one line.
@@ -145,6 +152,7 @@ void WriteCoverage(const Report& report, bool list_kernels, TextSheet& sheet) {
   WriteProcesses(coverage, sheet);
   if (list_kernels) WriteKernels(coverage, sheet);
   WriteShare(coverage, sheet);
+  WriteChecks(coverage, sheet);
   WriteNotChecked(coverage, sheet);
   WriteUncheckedAccesses(coverage, sheet);
   if (coverage.unknown_accesses > 0) {

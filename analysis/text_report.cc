@@ -29,8 +29,14 @@ class Writer {
                   Printable(remark.text + (remark.hint.empty() ? "" : "; " + remark.hint)));
       return sheet_.text();
     }
-    for (const Finding& finding : report.findings) WriteFinding(finding, "");
-    for (const Finding& finding : report.unproven) WriteFinding(finding, "unproven ");
+    for (const Finding& finding : report.findings) {
+      WriteFinding(finding, SeverityName(finding.severity));
+    }
+    if (!report.unproven.empty()) {
+      sheet_.Line(sheet_.Toned(Tone::kWarning, "unproven") +
+                  ", neither findings nor passes; what is not known stands with each:\n");
+    }
+    for (const Finding& finding : report.unproven) WriteFinding(finding, "unproven");
     WriteGeneratedSuppressions(report);
     WriteCoverage(report, list_kernels_, sheet_);
     WriteSuppressed(report, sheet_);
@@ -48,13 +54,20 @@ class Writer {
            report.lost_events == 0;
   }
 
-  void WriteFinding(const Finding& finding, const std::string& prefix) {
-    sheet_.Line(sheet_.Toned(ToneOf(finding.severity), prefix + SeverityName(finding.severity) +
-                                                           '[' + Printable(finding.kind) + "]: ") +
-                sheet_.Toned(Tone::kStrong, Printable(finding.message)));
-    WritePlace(finding);
-    if (!finding.found_in_text.empty()) sheet_.Labelled("found in", finding.found_in_text);
-    WriteAccess(finding);
+  void WriteFinding(const Finding& finding, const std::string& title) {
+    sheet_.Line(
+        sheet_.Toned(ToneOf(finding.severity), title + '[' + Printable(finding.kind) + "]: ") +
+        sheet_.Toned(Tone::kStrong, Printable(finding.message)));
+    if (finding.accesses.size() == 2) {
+      WriteRace(finding);
+    } else {
+      WritePlace({finding.kernel, finding.function, finding.frames, finding.toolkit_frames,
+                  finding.ptx_line, finding.sass_offset});
+      if (!finding.found_in_text.empty()) sheet_.Labelled("found in", finding.found_in_text);
+      WriteAccess(finding);
+    }
+    for (const WaitingGroup& group : finding.waiters) WriteWaiters(finding, group);
+    if (!finding.use.empty()) sheet_.Labelled("matters", finding.use);
     if (finding.leaked_bytes > 0) {
       sheet_.Labelled("leaked", Count(finding.leaked_bytes, "byte", "bytes") + " in " +
                                     Count(finding.count, "allocation", "allocations") +
@@ -66,40 +79,110 @@ class Writer {
     }
     if (finding.allocation) WriteAllocation("allocation", *finding.allocation);
     if (finding.target_allocation) WriteAllocation("reached", *finding.target_allocation);
-    WriteLaunch(finding);
+    if (finding.launch && !HasTwoLaunches(finding)) WriteLaunch(*finding.launch);
+    if (!finding.reason.empty()) sheet_.Labelled("not known", finding.reason);
     if (!finding.advice.empty()) sheet_.Labelled("advice", finding.advice);
     sheet_.Line("");
   }
 
-  void WritePlace(const Finding& finding) {
-    const std::string function = finding.function.empty() ? finding.kernel : finding.function;
-    if (finding.frames.empty()) {
+  // Where an instruction stands.
+  struct Place {
+    const std::string& kernel;
+    const std::string& function;
+    const std::vector<SourceLocation>& frames;
+    const std::vector<SourceLocation>& toolkit_frames;
+    uint32_t ptx_line = 0;
+    std::optional<uint64_t> sass_offset;
+  };
+
+  void WritePlace(const Place& code) {
+    const std::string& function = code.function.empty() ? code.kernel : code.function;
+    if (code.frames.empty()) {
       if (function.empty()) return;
       std::string text = "in " + function;
-      if (finding.ptx_line > 0) text += ", PTX line " + std::to_string(finding.ptx_line);
-      if (finding.sass_offset) text += ", SASS offset " + Hex(*finding.sass_offset);
+      if (code.ptx_line > 0) text += ", PTX line " + std::to_string(code.ptx_line);
+      if (code.sass_offset) text += ", SASS offset " + Hex(*code.sass_offset);
       sheet_.Line(sheet_.Toned(Tone::kFaint, "  --> ") + Printable(text));
     } else {
-      const SourceLocation& place = finding.frames.front();
+      const SourceLocation& place = code.frames.front();
       const std::string in = place.function.empty() ? function : place.function;
       sheet_.Line(sheet_.Toned(Tone::kFaint, "  --> ") +
                   Printable(PlaceText(place) + (in.empty() ? "" : " in " + in)));
       WriteSourceLine(place);
-      for (const SourceLocation& inner : finding.toolkit_frames) {
+      for (const SourceLocation& inner : code.toolkit_frames) {
         sheet_.Labelled("in",
                         PlaceText(inner) + (inner.function.empty() ? "" : " in " + inner.function));
       }
-      for (size_t i = 1; i < finding.frames.size(); ++i) {
-        const SourceLocation& caller = finding.frames[i];
+      for (size_t i = 1; i < code.frames.size(); ++i) {
+        const SourceLocation& caller = code.frames[i];
         sheet_.Labelled(
             "inlined at",
             PlaceText(caller) + (caller.function.empty() ? "" : " in " + caller.function));
       }
     }
-    const bool named = finding.frames.empty() || finding.frames.front().function.empty();
-    if (!finding.kernel.empty() && (!finding.function.empty() || !named)) {
-      sheet_.Labelled("kernel", finding.kernel);
+    const bool named = code.frames.empty() || code.frames.front().function.empty();
+    if (!code.kernel.empty() && (!code.function.empty() || !named)) {
+      sheet_.Labelled("kernel", code.kernel);
     }
+  }
+
+  static bool HasTwoLaunches(const Finding& finding) {
+    return finding.accesses.size() == 2 && finding.accesses[0].launch &&
+           finding.accesses[1].launch &&
+           (finding.accesses[0].launch->number != finding.accesses[1].launch->number ||
+            finding.accesses[0].kernel != finding.accesses[1].kernel);
+  }
+
+  // Both sides, each at its place, in the order in which they happened.
+  void WriteRace(const Finding& finding) {
+    const AccessInfo* previous = nullptr;
+    for (const AccessInfo& side : finding.accesses) {
+      const bool same_place = previous != nullptr && !side.frames.empty() &&
+                              side.frames == previous->frames && side.kernel == previous->kernel;
+      if (!same_place && side.operation.empty()) {
+        WritePlace(
+            {side.kernel, side.function, side.frames, side.toolkit_frames, side.ptx_line, {}});
+      }
+      sheet_.Labelled(previous == nullptr ? "first" : "second", side.text);
+      if (!side.instruction.empty()) {
+        std::string text = side.instruction;
+        if (side.ptx_line > 0) text += "  (PTX line " + std::to_string(side.ptx_line) + ')';
+        sheet_.Labelled("instruction", text);
+      }
+      if (!side.operation.empty()) {
+        sheet_.Labelled("called", side.operation);
+        sheet_.Stack(side.python_stack, side.stack);
+      }
+      if (HasTwoLaunches(finding)) WriteLaunch(*side.launch);
+      previous = &side;
+    }
+    if (!finding.found_in_text.empty()) sheet_.Labelled("found in", finding.found_in_text);
+    if (finding.array && finding.array->size_bytes > 0) {
+      sheet_.Labelled(
+          "array", finding.array->name + ", " + Count(finding.array->size_bytes, "byte", "bytes"));
+    }
+    std::string often = finding.count_is_lower_bound ? "at least " : "";
+    often += Count(finding.count, "time", "times");
+    if (HasTwoLaunches(finding)) {
+      often += (finding.count > 1 ? ", first in launches " : ", in launches ") +
+               std::to_string(finding.accesses[0].launch->number) + " and " +
+               std::to_string(finding.accesses[1].launch->number);
+    } else if (finding.launch && finding.launch->number > 0) {
+      often += (finding.count > 1 ? ", first in launch " : ", in launch ") +
+               std::to_string(finding.launch->number);
+    }
+    sheet_.Labelled("how often", often);
+  }
+
+  void WriteWaiters(const Finding& finding, const WaitingGroup& group) {
+    sheet_.Labelled(group.what.starts_with("returned") || group.what.starts_with("never")
+                        ? "missing"
+                        : "waiting",
+                    group.text);
+    const bool shown = group.frames == finding.frames && group.ptx_line == finding.ptx_line;
+    if (shown) return;
+    if (!group.frames.empty()) WriteSourceLine(group.frames.front());
+    if (!group.instruction.empty()) sheet_.Labelled("instruction", group.instruction);
   }
 
   void WriteSourceLine(const SourceLocation& place) {
@@ -215,9 +298,7 @@ class Writer {
     }
   }
 
-  void WriteLaunch(const Finding& finding) {
-    if (!finding.launch) return;
-    const LaunchInfo& launch = *finding.launch;
+  void WriteLaunch(const LaunchInfo& launch) {
     std::string text = "grid " + ToText(launch.grid) + ", block " + ToText(launch.block);
     if (launch.dynamic_shared_bytes > 0) {
       text +=
@@ -229,12 +310,13 @@ class Writer {
   }
 
   void WriteGeneratedSuppressions(const Report& report) {
-    const bool any =
-        std::any_of(report.findings.begin(), report.findings.end(),
-                    [](const Finding& finding) { return !finding.suppression.empty(); });
-    if (!any) return;
+    std::string entries;
+    for (const auto* findings : {&report.findings, &report.unproven}) {
+      for (const Finding& finding : *findings) entries += finding.suppression;
+    }
+    if (entries.empty()) return;
     sheet_.Line("# entries for a file that --suppressions reads; say why each is accepted:");
-    for (const Finding& finding : report.findings) sheet_.Block(finding.suppression);
+    sheet_.Block(entries);
     sheet_.Line("");
   }
 
@@ -248,11 +330,20 @@ class Writer {
   void WriteClosingLine(const Report& report) {
     const Coverage& coverage = report.coverage;
     std::string text = "ops-debug: ";
-    if (report.findings.empty()) {
+    const uint64_t notes = CountNotes(report.findings);
+    const uint64_t findings = report.findings.size() - notes;
+    if (findings == 0) {
       text += "no findings";
     } else {
-      text += Count(report.findings.size(), "finding", "findings") + " (" +
-              CountByKind(report.findings) + ')';
+      text += Count(findings, "finding", "findings") + " (" +
+              CountByKind(report.findings, Notes::kWithout) + ')';
+    }
+    if (notes > 0) {
+      text += ", " + Count(notes, "note", "notes") + " (" +
+              CountByKind(report.findings, Notes::kOnly) + ')';
+    }
+    if (!report.unproven.empty()) {
+      text += ", " + std::to_string(report.unproven.size()) + " unproven";
     }
     if (coverage.kernels.empty()) {
       text += ", no kernel was seen";
@@ -264,9 +355,9 @@ class Writer {
     if (!report.suppressed.empty()) {
       text += ", " + std::to_string(report.suppressed.size()) + " suppressed";
     }
-    const Tone tone = CountErrors(report.findings) > 0 ? Tone::kError
-                      : report.findings.empty()        ? Tone::kStrong
-                                                       : Tone::kWarning;
+    const Tone tone = CountErrors(report.findings) > 0           ? Tone::kError
+                      : findings == 0 && report.unproven.empty() ? Tone::kStrong
+                                                                 : Tone::kWarning;
     sheet_.Line(sheet_.Toned(tone, Printable(text)));
   }
 

@@ -101,11 +101,6 @@ std::string Percent(double percent) {
   return digits + " %";
 }
 
-std::string ToText(const Extent3& extent) {
-  return '(' + std::to_string(extent.x) + ',' + std::to_string(extent.y) + ',' +
-         std::to_string(extent.z) + ')';
-}
-
 std::string FrameText(const PythonFrame& frame) {
   std::string text = frame.file + ':' + std::to_string(frame.line);
   if (!frame.function.empty()) text += " in " + frame.function;

@@ -45,8 +45,6 @@ std::string Hex(uint64_t value);
 std::string Count(uint64_t count, const std::string& singular, const std::string& plural);
 // "99.9 %". Rounded down: 99.96 % is not all.
 std::string Percent(double percent);
-// "(1,2,3)".
-std::string ToText(const Extent3& extent);
 std::string FrameText(const PythonFrame& frame);
 // Names come from other processes: control characters must not reach a terminal.
 std::string Printable(std::string text);

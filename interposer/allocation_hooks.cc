@@ -2,8 +2,11 @@
 // Calls that a program makes while it captures a graph go through untouched:
 // their memory belongs to the graph.
 #include "interposer/allocation_tracking.h"
+#include "interposer/exact_checks.h"
 #include "interposer/fault_drain.h"
 #include "interposer/hooks.h"
+#include "interposer/pinned_memory.h"
+#include "interposer/session.h"
 
 namespace ops_debug::interposer {
 namespace {
@@ -12,6 +15,8 @@ using shadow::Allocation;
 using shadow::AllocationKind;
 
 const char* ApiName(DriverFunction function) { return Info(function).base.data(); }
+
+WorkDescription InStreamOrder(DriverFunction function) { return {.api = ApiName(function)}; }
 
 // What the driver says about a pointer that it no longer knows.
 constexpr CUresult kAlreadyFreed = CUDA_ERROR_INVALID_VALUE;
@@ -28,9 +33,11 @@ OPS_DEBUG_HOOK(cuMemAlloc_v2, CUdeviceptr* address, size_t size_bytes) {
 OPS_DEBUG_HOOK(cuMemAllocManaged, CUdeviceptr* address, size_t size_bytes, unsigned int flags) {
   const ContextPointer state = address ? CurrentContextState() : nullptr;
   if (!state) return real(address, size_bytes, flags);
-  return AllocateTracked(*state, AllocationKind::kDevice, ApiName(real.function()), nullptr,
-                         address, size_bytes,
-                         [&](size_t bytes) { return real(address, bytes, flags); });
+  const CUresult result =
+      AllocateTracked(*state, AllocationKind::kDevice, ApiName(real.function()), nullptr, address,
+                      size_bytes, [&](size_t bytes) { return real(address, bytes, flags); });
+  if (result == CUDA_SUCCESS) NoteHostVisible(*address, size_bytes);
+  return result;
 }
 
 // Rows are padded to a pitch that only the driver knows: it is asked with a
@@ -57,6 +64,7 @@ OPS_DEBUG_HOOK(cuMemAllocAsync, CUdeviceptr* address, size_t size_bytes, CUstrea
       address ? StreamContextState(stream, real.default_stream()) : nullptr;
   const CUstream explicit_stream = ExplicitStream(stream, real.default_stream());
   if (!state || IsCapturing(explicit_stream)) return real(address, size_bytes, stream);
+  OrderedWork work(InStreamOrder(real.function()), explicit_stream);
   return AllocateTracked(*state, AllocationKind::kStreamOrdered, ApiName(real.function()),
                          explicit_stream, address, size_bytes,
                          [&](size_t bytes) { return real(address, bytes, stream); });
@@ -69,6 +77,7 @@ OPS_DEBUG_HOOK(cuMemAllocFromPoolAsync, CUdeviceptr* address, size_t size_bytes,
       address ? StreamContextState(stream, real.default_stream()) : nullptr;
   const CUstream explicit_stream = ExplicitStream(stream, real.default_stream());
   if (!state || IsCapturing(explicit_stream)) return real(address, size_bytes, pool, stream);
+  OrderedWork work(InStreamOrder(real.function()), explicit_stream);
   return AllocateTracked(*state, AllocationKind::kStreamOrdered, ApiName(real.function()),
                          explicit_stream, address, size_bytes,
                          [&](size_t bytes) { return real(address, bytes, pool, stream); });
@@ -90,10 +99,10 @@ enum class Freeable : uint8_t {
   kLive,
 };
 Freeable Classify(CUdeviceptr address, Allocation* allocation) {
-  if (address == 0 || !ChecksMemory()) return Freeable::kUnknown;
+  if (address == 0 || !ChecksAnything()) return Freeable::kUnknown;
   auto found = Book().FindContaining(address, /*reserved=*/true);
   if (!found) return Freeable::kUnknown;
-  if (found->freed) return Freeable::kAlreadyFreed;
+  if (found->freed) return ChecksMemory() ? Freeable::kAlreadyFreed : Freeable::kUnknown;
   if (found->base != address || !Quarantinable(*found)) return Freeable::kUnknown;
   *allocation = std::move(*found);
   return Freeable::kLive;
@@ -101,7 +110,7 @@ Freeable Classify(CUdeviceptr address, Allocation* allocation) {
 
 }  // namespace
 
-OPS_DEBUG_HOOK(cuMemFree_v2, CUdeviceptr address) {
+static CUresult FreeNow(RealCall<decltype(&::cuMemFree_v2)>& real, CUdeviceptr address) {
   Allocation allocation;
   const Freeable freeable = Classify(address, &allocation);
   if (freeable == Freeable::kUnknown) return real(address);
@@ -109,9 +118,12 @@ OPS_DEBUG_HOOK(cuMemFree_v2, CUdeviceptr address) {
   const ContextPointer state = FindContextState(static_cast<CUcontext>(allocation.context));
   // While a graph is captured the device must not be waited for; whether the
   // program may free now is the driver's to say.
-  if (!state || state->lost || AnyCapture()) {
+  if (!state || state->lost || AnyCapture() || !ChecksMemory()) {
     const CUresult result = real(address);
-    if (result == CUDA_SUCCESS) Forget(state.get(), allocation);
+    if (result == CUDA_SUCCESS) {
+      FreeUnchecked(state.get(), allocation, ApiName(real.function()));
+      if (!ChecksMemory()) DrainFaults(DrainDepth::kPublished);
+    }
     return result;
   }
   // cuMemFree waits for the work that may use the block; so must we, before
@@ -132,6 +144,41 @@ OPS_DEBUG_HOOK(cuMemFree_v2, CUdeviceptr address) {
                                                                           : kAlreadyFreed;
 }
 
+OPS_DEBUG_HOOK(cuMemFree_v2, CUdeviceptr address) {
+  if (!ChecksStreamOrder()) return FreeNow(real, address);
+  // It waits for all work that may use the block, but not if the block is from a pool of
+  // stream-ordered memory (CUDA Driver API, cuMemFree).
+  const auto found = Book().FindStart(address);
+  std::optional<HostWait> wait;
+  if (!found || found->kind != AllocationKind::kStreamOrdered) wait = HostWait::ForAll();
+  const CUresult result = FreeNow(real, address);
+  if (wait) wait->Done(result);
+  if (result == CUDA_SUCCESS) ForgetHostVisible(address);
+  return result;
+}
+
+namespace {
+
+WorkDescription FreeInStreamOrder(const Allocation& allocation, DriverFunction function) {
+  WorkDescription description = InStreamOrder(function);
+  description.accesses.push_back(
+      {.address = allocation.base, .width_bytes = allocation.size_bytes, .is_write = true});
+  return description;
+}
+
+// The block stays with us, so the driver's checks would not hear that it is free: work in the
+// stream's order that writes to it says the same.
+void TellFreedInStreamOrder(const Allocation& allocation, DriverFunction function,
+                            CUstream stream) {
+  if (!ChecksStreamOrder()) return;
+  OrderedWork work(FreeInStreamOrder(allocation, function), stream);
+  work.Submitted(ExactChecks() ? OPS_DEBUG_REAL(cuMemsetD8Async)(allocation.base, 0,
+                                                                 allocation.size_bytes, stream)
+                               : CUDA_SUCCESS);
+}
+
+}  // namespace
+
 OPS_DEBUG_HOOK(cuMemFreeAsync, CUdeviceptr address, CUstream stream) {
   Allocation allocation;
   const Freeable freeable = Classify(address, &allocation);
@@ -140,16 +187,20 @@ OPS_DEBUG_HOOK(cuMemFreeAsync, CUdeviceptr address, CUstream stream) {
   const CUstream explicit_stream = ExplicitStream(stream, real.default_stream());
   const ContextPointer state = FindContextState(static_cast<CUcontext>(allocation.context));
   const ContextPointer stream_state = StreamContextState(stream, real.default_stream());
-  if (state && state == stream_state && !state->lost && !IsCapturing(explicit_stream)) {
+  if (ChecksMemory() && state && state == stream_state && !state->lost &&
+      !IsCapturing(explicit_stream)) {
     bool refused = false;
     if (FreeIntoQuarantineInStream(*state, allocation, ApiName(real.function()), explicit_stream,
                                    &refused)) {
+      TellFreedInStreamOrder(allocation, real.function(), explicit_stream);
       return CUDA_SUCCESS;
     }
     if (!refused) return kAlreadyFreed;
   }
+  OrderedWork work(FreeInStreamOrder(allocation, real.function()), explicit_stream);
   const CUresult result = real(address, stream);
-  if (result == CUDA_SUCCESS) Forget(state.get(), allocation);
+  work.Submitted(result);
+  if (result == CUDA_SUCCESS) FreeUnchecked(state.get(), allocation, ApiName(real.function()));
   return result;
 }
 OPS_DEBUG_HOOK_AS(cuMemFreeAsync_ptsz, cuMemFreeAsync)

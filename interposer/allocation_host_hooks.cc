@@ -5,6 +5,9 @@
 
 #include "interposer/allocation_tracking.h"
 #include "interposer/hooks.h"
+#include "interposer/init_state.h"
+#include "interposer/pinned_memory.h"
+#include "interposer/session.h"
 #include "interposer/shadow_updates.h"
 
 namespace ops_debug::interposer {
@@ -31,17 +34,18 @@ void TrackPlain(uint64_t base, uint64_t size_bytes, AllocationKind kind, const c
 // Kernels see host memory at the address that the driver gives for it, on most
 // systems its own.
 void TrackHost(void* host, uint64_t size_bytes, const char* api) {
-  if (!ChecksMemory()) return;
+  if (!ChecksAnything()) return;
   CUdeviceptr device = 0;
   if (OPS_DEBUG_REAL(cuMemHostGetDevicePointer_v2)(&device, host, 0) != CUDA_SUCCESS) {
     device = reinterpret_cast<CUdeviceptr>(host);
   }
   TrackPlain(device, size_bytes, AllocationKind::kHost, api);
+  NoteHostVisible(device, size_bytes);
 }
 
 // Call while the memory still exists; forget afterwards, if the driver agreed.
 std::optional<Allocation> FindHost(void* host) {
-  if (!ChecksMemory() || !host) return std::nullopt;
+  if (!ChecksAnything() || !host) return std::nullopt;
   CUdeviceptr device = 0;
   if (OPS_DEBUG_REAL(cuMemHostGetDevicePointer_v2)(&device, host, 0) != CUDA_SUCCESS) {
     device = reinterpret_cast<CUdeviceptr>(host);
@@ -95,24 +99,34 @@ OPS_DEBUG_HOOK(cuMemHostRegister_v2, void* host, size_t size_bytes, unsigned int
 }
 OPS_DEBUG_HOOK_AS(cuMemHostRegister, cuMemHostRegister_v2)
 
-OPS_DEBUG_HOOK(cuMemFreeHost, void* host) {
+namespace {
+
+// Devices no longer use it when it is given back: not promised, but so.
+template <class Real>
+CUresult GiveBackHost(Real& real, void* host) {
   const auto found = FindHost(host);
+  shadow::VectorClock known;
+  if (ChecksStreamOrder()) known = HostClock();
+  HostWait wait = HostWait::ForAll();
   const CUresult result = real(host);
+  if (result == CUDA_SUCCESS && found && ChecksStreamOrder()) {
+    PinnedGivenBack(found->base, found->size_bytes, known, Info(real.function()).base.data());
+  }
+  wait.Done(result);
+  if (result == CUDA_SUCCESS && found) ForgetHostVisible(found->base);
   if (result == CUDA_SUCCESS) ForgetFound(found);
   return result;
 }
 
-OPS_DEBUG_HOOK(cuMemHostUnregister, void* host) {
-  const auto found = FindHost(host);
-  const CUresult result = real(host);
-  if (result == CUDA_SUCCESS) ForgetFound(found);
-  return result;
-}
+}  // namespace
+
+OPS_DEBUG_HOOK(cuMemFreeHost, void* host) { return GiveBackHost(real, host); }
+OPS_DEBUG_HOOK(cuMemHostUnregister, void* host) { return GiveBackHost(real, host); }
 
 OPS_DEBUG_HOOK(cuMemAddressReserve, CUdeviceptr* address, size_t size_bytes, size_t alignment,
                CUdeviceptr wanted, unsigned long long flags) {
   const CUresult result = real(address, size_bytes, alignment, wanted, flags);
-  if (result == CUDA_SUCCESS && ChecksMemory()) {
+  if (result == CUDA_SUCCESS && ChecksAnything()) {
     Reservations& reservations = TheReservations();
     std::lock_guard lock(reservations.mutex);
     reservations.bytes_by_base[*address] = size_bytes;
@@ -122,7 +136,7 @@ OPS_DEBUG_HOOK(cuMemAddressReserve, CUdeviceptr* address, size_t size_bytes, siz
 
 OPS_DEBUG_HOOK(cuMemAddressFree, CUdeviceptr address, size_t size_bytes) {
   const CUresult result = real(address, size_bytes);
-  if (result == CUDA_SUCCESS && ChecksMemory()) {
+  if (result == CUDA_SUCCESS && ChecksAnything()) {
     Reservations& reservations = TheReservations();
     std::lock_guard lock(reservations.mutex);
     reservations.bytes_by_base.erase(address);
@@ -133,7 +147,7 @@ OPS_DEBUG_HOOK(cuMemAddressFree, CUdeviceptr address, size_t size_bytes) {
 OPS_DEBUG_HOOK(cuMemMap, CUdeviceptr address, size_t size_bytes, size_t offset,
                CUmemGenericAllocationHandle handle, unsigned long long flags) {
   const CUresult result = real(address, size_bytes, offset, handle, flags);
-  if (result == CUDA_SUCCESS && ChecksMemory()) {
+  if (result == CUDA_SUCCESS && ChecksAnything()) {
     const uint64_t reservation = ReservationOf(address);
     TrackPlain(address, size_bytes, AllocationKind::kMapped, "cuMemMap", reservation);
   }
@@ -141,12 +155,12 @@ OPS_DEBUG_HOOK(cuMemMap, CUdeviceptr address, size_t size_bytes, size_t offset,
 }
 
 OPS_DEBUG_HOOK(cuMemUnmap, CUdeviceptr address, size_t size_bytes) {
-  const auto found = ChecksMemory() ? Book().FindContaining(address) : std::nullopt;
+  const auto found = ChecksAnything() ? Book().FindContaining(address) : std::nullopt;
   const CUresult result = real(address, size_bytes);
   if (result == CUDA_SUCCESS && found && found->kind == AllocationKind::kMapped) {
     Book().RemoveMapped(address, size_bytes);
     const ContextPointer state = FindContextState(static_cast<CUcontext>(found->context));
-    if (state && !state->lost) {
+    if (state && !state->lost && ChecksMemory()) {
       state->updates->DropSegment(address, size_bytes);
       InternalCalls calls(*state);
       if (!calls.ok() || !state->shadow.MarkUnknown(address, size_bytes)) state->lost = true;
@@ -155,10 +169,16 @@ OPS_DEBUG_HOOK(cuMemUnmap, CUdeviceptr address, size_t size_bytes) {
   return result;
 }
 
+OPS_DEBUG_HOOK(cuIpcGetMemHandle, CUipcMemHandle* handle, CUdeviceptr address) {
+  const CUresult result = real(handle, address);
+  if (result == CUDA_SUCCESS) AllMemoryWritten("other processes may write it (cuIpcGetMemHandle)");
+  return result;
+}
+
 OPS_DEBUG_HOOK(cuIpcOpenMemHandle_v2, CUdeviceptr* address, CUipcMemHandle handle,
                unsigned int flags) {
   const CUresult result = real(address, handle, flags);
-  if (result == CUDA_SUCCESS && ChecksMemory()) {
+  if (result == CUDA_SUCCESS && ChecksAnything()) {
     CUdeviceptr base = 0;
     size_t bytes = 0;
     if (OPS_DEBUG_REAL(cuMemGetAddressRange_v2)(&base, &bytes, *address) == CUDA_SUCCESS) {
@@ -170,7 +190,7 @@ OPS_DEBUG_HOOK(cuIpcOpenMemHandle_v2, CUdeviceptr* address, CUipcMemHandle handl
 OPS_DEBUG_HOOK_AS(cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2)
 
 OPS_DEBUG_HOOK(cuIpcCloseMemHandle, CUdeviceptr address) {
-  const auto found = ChecksMemory() ? Book().FindContaining(address) : std::nullopt;
+  const auto found = ChecksAnything() ? Book().FindContaining(address) : std::nullopt;
   const CUresult result = real(address);
   if (result == CUDA_SUCCESS && found && found->kind == AllocationKind::kImported)
     ForgetFound(found);

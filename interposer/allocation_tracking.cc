@@ -4,10 +4,16 @@
 #include "interposer/allocation_tracking.h"
 
 #include <algorithm>
+#include <atomic>
+#include <deque>
+#include <mutex>
 #include <utility>
 
 #include "interposer/event_sender.h"
+#include "interposer/exact_checks.h"
 #include "interposer/fault_drain.h"
+#include "interposer/init_state.h"
+#include "interposer/race_state.h"
 #include "interposer/shadow_updates.h"
 #include "interposer/tensor_blocks.h"
 
@@ -24,7 +30,7 @@ using shadow::QuarantinedBlock;
 // Shadow memory that says something wrong makes false alarms, so a failed
 // update ends checking in this context.
 void Require(ContextState& state, bool updated) {
-  if (updated || state.lost.exchange(true)) return;
+  if (updated || !ChecksMemory() || state.lost.exchange(true)) return;
   SendOnce(DiagnosticEvent{.severity = proto_enums::Severity::kError,
                            .text = "shadow memory could not be updated; further "
                                    "kernels of this context run unchecked",
@@ -83,7 +89,23 @@ uint64_t SizeWithRedZone(uint64_t size_bytes) {
   return padded > size_bytes ? padded : 0;
 }
 
+static std::atomic<uint64_t> g_allocation_version{1};
+uint64_t AllocationVersion() { return g_allocation_version.load(std::memory_order_relaxed); }
+
+namespace {
+
+// The memory is nobody's any more. What else the driver does with it is not seen, so nothing counts
+// as unwritten.
+void EndInitState(const ContextState* state, const Allocation& allocation, CUstream stream) {
+  if (!state || state->lost || !state->init) return;
+  state->init->Written(allocation.base, allocation.reserved_bytes, 1, 0, stream);
+}
+
+}  // namespace
+
 void Track(ContextState& state, Allocation allocation) {
+  const CUstream stream = static_cast<CUstream>(allocation.stream);
+  if (state.init) state.init->Allocated(allocation);
   allocation.context = state.context;
   allocation.allocation_stack = CaptureStack();
   allocation.tensor = TensorBeingAllocated(allocation.size_bytes);
@@ -96,6 +118,9 @@ void Track(ContextState& state, Allocation allocation) {
   } else {
     Book().Insert(std::move(allocation));
   }
+  g_allocation_version.fetch_add(1, std::memory_order_relaxed);
+  if (state.races) state.races->Renew(base, size, stream);
+  if (!ChecksMemory()) return;
   InternalCalls calls(state);
   Require(state, calls.ok() && state.shadow.MarkValid(base, size, reserved));
   // A segment that grows by mapping more memory behind it.
@@ -106,7 +131,8 @@ void Track(ContextState& state, Allocation allocation) {
 
 void Forget(ContextState* state, const Allocation& allocation) {
   Book().Remove(allocation.base);
-  if (!state || state->lost) return;
+  EndInitState(state, allocation, nullptr);
+  if (!state || state->lost || !ChecksMemory()) return;
   state->updates->DropSegment(allocation.base, allocation.reserved_bytes);
   InternalCalls calls(*state);
   Require(*state,
@@ -115,6 +141,8 @@ void Forget(ContextState* state, const Allocation& allocation) {
 
 bool FreeIntoQuarantine(ContextState& state, const Allocation& allocation, const char* api) {
   if (!Book().MarkFreed(allocation.base, api, CaptureStack())) return false;
+  ForgetForChecks(allocation.base, allocation.reserved_bytes);
+  EndInitState(&state, allocation, nullptr);
   state.updates->DropSegment(allocation.base, allocation.reserved_bytes);
   InternalCalls calls(state);
   Require(state, calls.ok() && state.shadow.MarkFreed(allocation.base, allocation.reserved_bytes));
@@ -135,6 +163,7 @@ bool FreeIntoQuarantineInStream(ContextState& state, const Allocation& allocatio
     OPS_DEBUG_REAL(cuEventDestroy_v2)(event);
     return false;
   }
+  EndInitState(&state, allocation, explicit_stream);
   state.updates->DropSegment(allocation.base, allocation.reserved_bytes);
   Require(state, state.shadow.MarkFreedInStream(allocation.base, allocation.reserved_bytes,
                                                 explicit_stream));
@@ -150,6 +179,35 @@ bool FreeIntoQuarantineInStream(ContextState& state, const Allocation& allocatio
                             .stream_ordered = allocation.kind == AllocationKind::kStreamOrdered,
                             .event = event});
   return true;
+}
+
+void FreeUnchecked(ContextState* state, const Allocation& allocation, const char* api) {
+  if (ChecksMemory()) {
+    Forget(state, allocation);
+    return;
+  }
+  EndInitState(state, allocation, nullptr);
+  // Another thread may have been given the memory meanwhile.
+  const auto now = Book().FindStart(allocation.base);
+  if (!now || now->id != allocation.id) return;
+  if (!Book().MarkFreed(allocation.base, api, CaptureStack())) return;
+  constexpr size_t kMostRemembered = 4096;
+  struct Remembered {
+    std::mutex mutex;
+    std::deque<std::pair<uint64_t, uint64_t>> blocks;  // base, id
+  };
+  static auto& remembered = *new Remembered;
+  std::pair<uint64_t, uint64_t> oldest{};
+  {
+    std::lock_guard lock(remembered.mutex);
+    remembered.blocks.emplace_back(allocation.base, allocation.id);
+    if (remembered.blocks.size() <= kMostRemembered) return;
+    oldest = remembered.blocks.front();
+    remembered.blocks.pop_front();
+  }
+  // Unless the memory is another's by now.
+  const auto found = Book().FindStart(oldest.first);
+  if (found && found->freed && found->id == oldest.second) Book().Remove(oldest.first);
 }
 
 void FlushQuarantine(ContextState& state) {

@@ -23,6 +23,9 @@ uint64_t SizeWithRedZone(uint64_t size_bytes);
 // sizes, kind, api; stack and context are filled in here.
 void Track(ContextState& state, shadow::Allocation allocation);
 
+// Changes whenever some allocation was tracked.
+uint64_t AllocationVersion();
+
 // Takes an allocation out of book and shadow memory, because the driver has
 // taken or is about to take it back.
 void Forget(ContextState* state, const shadow::Allocation& allocation);
@@ -35,6 +38,10 @@ bool FreeIntoQuarantine(ContextState& state, const shadow::Allocation& allocatio
 bool FreeIntoQuarantineInStream(ContextState& state, const shadow::Allocation& allocation,
                                 const char* api, CUstream explicit_stream, bool* refused);
 
+// The driver has taken the block back, or will in stream order. Without quarantine (memory is not
+// checked) the book remembers what was there for a while, for reports that come late.
+void FreeUnchecked(ContextState* state, const shadow::Allocation& allocation, const char* api);
+
 // Gives all of the quarantine back to the driver.
 void FlushQuarantine(ContextState& state);
 
@@ -44,7 +51,7 @@ template <class Call>
 CUresult AllocateTracked(ContextState& state, shadow::AllocationKind kind, const char* api,
                          CUstream stream, const CUdeviceptr* address, uint64_t size_bytes,
                          Call call) {
-  uint64_t reserved_bytes = SizeWithRedZone(size_bytes);
+  uint64_t reserved_bytes = ChecksMemory() ? SizeWithRedZone(size_bytes) : size_bytes;
   if (size_bytes == 0 || reserved_bytes == 0 || state.lost) return call(size_bytes);
   CUresult result = call(reserved_bytes);
   if (result == CUDA_ERROR_OUT_OF_MEMORY) {

@@ -144,7 +144,7 @@ std::string Hexadecimal(uint64_t value) {
 
 // What the book knows about device memory that a call was given; empty: nothing wrong with it.
 std::string JudgeRange(const char* role, uint64_t address, uint64_t bytes) {
-  if (!ChecksMemory()) return {};
+  if (!ChecksAnything()) return {};
   const std::string what = std::string(role) + " " + Hexadecimal(address);
   const auto found = Book().FindContaining(address, /*reserved=*/true);
   if (!found) return {};
@@ -158,7 +158,7 @@ std::string JudgeRange(const char* role, uint64_t address, uint64_t bytes) {
 }
 
 std::string ReasonOfFree(uint64_t address) {
-  if (!ChecksMemory()) return {};
+  if (!ChecksAnything()) return {};
   const std::string what = Hexadecimal(address);
   const auto found = Book().FindContaining(address, /*reserved=*/true);
   if (!found) return what + " is not the start of an allocation that the driver knows";

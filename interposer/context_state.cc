@@ -7,9 +7,13 @@
 #include <unordered_map>
 
 #include "interposer/event_sender.h"
+#include "interposer/exact_checks.h"
 #include "interposer/hooks.h"
+#include "interposer/init_state.h"
+#include "interposer/race_state.h"
 #include "interposer/session.h"
 #include "interposer/shadow_updates.h"
+#include "interposer/stream_order.h"
 #include "shadow/abi/device_abi.h"
 
 namespace ops_debug::interposer {
@@ -34,13 +38,14 @@ ContextPointer MakeContextState(CUcontext context) {
   if (!calls.ok() ||
       OPS_DEBUG_REAL(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
     SendOnce(DiagnosticEvent{.severity = proto_enums::Severity::kError,
-                             .text = "cannot create a stream for memory checking; kernels of this "
+                             .text = "cannot create a stream for the checks; kernels of this "
                                      "context run unchecked",
                              .hint = "an earlier CUDA error may have broken the context"});
     return nullptr;
   }
   auto state = std::make_shared<ContextState>(context, stream, Options().quarantine_bytes);
-  if (!state->shadow.Create()) {
+  if (state->races || state->init) ListenForHostWork();
+  if (ChecksMemory() && !state->shadow.Create()) {
     OPS_DEBUG_REAL(cuStreamDestroy_v2)(stream);
     SendOnce(DiagnosticEvent{.severity = proto_enums::Severity::kError,
                              .text = "no device memory for shadow memory; kernels of this context "
@@ -65,7 +70,9 @@ shadow::AllocationBook& Book() {
 
 uint64_t DriverDevice::Allocate(uint64_t size_bytes) {
   CUdeviceptr address = 0;
-  return OPS_DEBUG_REAL(cuMemAlloc_v2)(&address, size_bytes) == CUDA_SUCCESS ? address : 0;
+  if (OPS_DEBUG_REAL(cuMemAlloc_v2)(&address, size_bytes) != CUDA_SUCCESS) return 0;
+  HideFromChecks(address, size_bytes);
+  return address;
 }
 void DriverDevice::Free(uint64_t address) { OPS_DEBUG_REAL(cuMemFree_v2)(address); }
 bool DriverDevice::Fill(uint64_t address, uint8_t value, uint64_t size_bytes) {
@@ -91,6 +98,8 @@ ContextState::ContextState(CUcontext handle, CUstream own_stream, uint64_t quara
       device(own_stream),
       shadow(device),
       updates(std::make_unique<ShadowUpdates>(*this)),
+      races(ChecksRacesOnDevice() ? std::make_unique<RaceState>(*this) : nullptr),
+      init(ChecksInitOnDevice() ? std::make_unique<InitState>(*this) : nullptr),
       quarantine(quarantine_bytes) {}
 ContextState::~ContextState() = default;
 
@@ -102,7 +111,7 @@ ContextPointer FindContextState(CUcontext context) {
 }
 
 ContextPointer ContextStateOf(CUcontext context) {
-  if (!context || !ChecksMemory()) return nullptr;
+  if (!context || !ChecksAnything()) return nullptr;
   Contexts& contexts = TheContexts();
   {
     std::shared_lock lock(contexts.mutex);
@@ -249,6 +258,7 @@ OPS_DEBUG_HOOK(cuStreamDestroy_v2, CUstream stream) {
     state->updates->StreamEnds(stream);
   }
   const CUresult result = real(stream);
+  if (result == CUDA_SUCCESS) OrderStreamDestroyed(stream);
   if (result == CUDA_SUCCESS && AnyCapture()) EndCapture(stream);
   return result;
 }

@@ -41,6 +41,8 @@ class DriverDevice : public shadow::DeviceOperations {
   CUstream stream_;
 };
 
+class InitState;
+class RaceState;
 class ShadowUpdates;
 
 struct ContextState {
@@ -52,6 +54,8 @@ struct ContextState {
   DriverDevice device;
   shadow::ShadowMap shadow;
   const std::unique_ptr<ShadowUpdates> updates;  // of memory pools (shadow_updates.h)
+  const std::unique_ptr<RaceState> races;        // null: kernels do not look for races themselves
+  const std::unique_ptr<InitState> init;  // the same for reads of memory that was never written
   std::mutex quarantine_mutex;
   shadow::Quarantine quarantine;
   // Set when shadow memory could not be kept up to date, or the context is

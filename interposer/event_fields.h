@@ -20,6 +20,10 @@ enum class Event : uint32_t {
   kInvalidLaunch = 11,
   kCallFailed = 12,
   kLeak = 13,
+  kRace = 14,
+  kUninitialisedRead = 15,
+  kSyncFault = 16,
+  kRedundantSync = 17,
 };
 
 enum class ProcessStart : uint32_t {
@@ -34,6 +38,7 @@ enum class ProcessStart : uint32_t {
   kLocalRank = 9,
   kWorldSize = 10,
   kInjected = 11,
+  kChecks = 12,
 };
 
 enum class ProcessEnd : uint32_t {
@@ -211,6 +216,94 @@ enum class Leak : uint32_t {
   kAllocation = 1,
 };
 
+enum class Stream : uint32_t {
+  kNumber = 1,
+  kName = 2,
+};
+
+enum class Access : uint32_t {
+  kSite = 1,
+  kLaunch = 2,
+  kBlock = 3,
+  kThread = 4,
+  kThreadUnknown = 5,
+  kAddress = 6,
+  kBytes = 7,
+  kValue = 8,
+  kSemantics = 9,
+  kOperation = 10,
+  kStack = 11,
+  kPythonStack = 12,
+  kStream = 13,
+};
+
+enum class Race : uint32_t {
+  kKind = 1,
+  kFirst = 2,
+  kSecond = 3,
+  kSpace = 4,
+  kAddress = 5,
+  kBytes = 6,
+  kAllocation = 7,
+  kCount = 8,
+  kSameValue = 9,
+  kUnproven = 10,
+  kReason = 11,
+  kMissing = 12,
+  kRemedyAfter = 13,
+  kRemedyBefore = 14,
+  kModuleId = 15,
+  kEngine = 16,
+  kPattern = 17,
+};
+
+enum class UninitialisedRead : uint32_t {
+  kSite = 1,
+  kLaunch = 2,
+  kBlock = 3,
+  kThread = 4,
+  kAddress = 5,
+  kBytes = 6,
+  kAllocation = 7,
+  kCount = 8,
+  kUse = 9,
+  kUseSite = 10,
+  kModuleId = 11,
+  kEngine = 12,
+};
+
+enum class Waiters : uint32_t {
+  kSite = 1,
+  kThreads = 2,
+  kBlocks = 3,
+  kFirstBlock = 4,
+  kFirstThread = 5,
+  kWhat = 6,
+};
+
+enum class SyncFault : uint32_t {
+  kKind = 1,
+  kSite = 2,
+  kLaunch = 3,
+  kBlock = 4,
+  kThread = 5,
+  kWaiters = 6,
+  kCount = 7,
+  kText = 8,
+  kModuleId = 9,
+  kEngine = 10,
+  kAddress = 11,
+};
+
+enum class RedundantSync : uint32_t {
+  kApi = 1,
+  kStack = 2,
+  kPythonStack = 3,
+  kCount = 4,
+  kReason = 5,
+  kDurationNs = 6,
+};
+
 }  // namespace ops_debug::interposer::proto_fields
 
 // The enums themselves.
@@ -244,6 +337,45 @@ enum class Severity : int32_t {
   kNote = 1,
   kWarning = 2,
   kError = 3,
+};
+
+enum class MissingOrder : int32_t {
+  kUnspecified = 0,
+  kBlockBarrier = 1,
+  kWarpBarrier = 2,
+  kClusterBarrier = 3,
+  kGridBarrier = 4,
+  kAtomic = 5,
+  kAcquire = 6,
+  kRelease = 7,
+  kScope = 8,
+  kCopyWait = 9,
+  kMbarrierWait = 10,
+  kProxyFence = 11,
+  kGridDependency = 12,
+  kEvent = 13,
+  kHostSync = 14,
+  kWgmmaWait = 15,
+};
+
+enum class RaceKind : int32_t {
+  kUnspecified = 0,
+  kShared = 1,
+  kGlobal = 2,
+  kWarp = 3,
+  kStream = 4,
+  kAtomics = 5,
+};
+
+enum class SyncFaultKind : int32_t {
+  kUnspecified = 0,
+  kDivergentBarrier = 1,
+  kExitedThreads = 2,
+  kBarrierCount = 3,
+  kUninitialisedMbarrier = 4,
+  kInvalidMbarrier = 5,
+  kDeadlock = 6,
+  kWarpMask = 7,
 };
 
 }  // namespace ops_debug::interposer::proto_enums

@@ -99,6 +99,16 @@ void Put(pbf_builder<Tag>& out, Tag tag, const LaunchDescription& launch) {
 }
 
 template <class Tag>
+void Put(pbf_builder<Tag>& out, Tag tag, const SourceLocation& location) {
+  using F = tags::SourceFrame;
+  pbf_builder<F> part(out, tag);
+  Put(part, F::kFunction, location.function);
+  Put(part, F::kFile, location.file);
+  Put(part, F::kLine, uint64_t{location.line});
+  Put(part, F::kColumn, uint64_t{location.column});
+}
+
+template <class Tag>
 void Put(pbf_builder<Tag>& out, Tag tag, const FaultSite& site) {
   using F = tags::Site;
   pbf_builder<F> part(out, tag);
@@ -108,14 +118,7 @@ void Put(pbf_builder<Tag>& out, Tag tag, const FaultSite& site) {
   Put(part, F::kAccessBytes, uint64_t{site.access_bytes});
   Put(part, F::kPtxLine, uint64_t{site.ptx_line});
   Put(part, F::kInstruction, site.instruction);
-  for (const SourceLocation& location : site.frames) {
-    using G = tags::SourceFrame;
-    pbf_builder<G> frame(part, F::kFrames);
-    Put(frame, G::kFunction, location.function);
-    Put(frame, G::kFile, location.file);
-    Put(frame, G::kLine, uint64_t{location.line});
-    Put(frame, G::kColumn, uint64_t{location.column});
-  }
+  for (const SourceLocation& location : site.frames) Put(part, F::kFrames, location);
   Put(part, F::kVariable, site.variable);
   Put(part, F::kVariableBytes, site.variable_bytes);
   Put(part, F::kSassOffset, site.sass_offset);
@@ -137,6 +140,35 @@ void Put(pbf_builder<Tag>& out, Tag tag, const AllocationDescription& allocation
   if (allocation.has_tensor) Put(part, F::kTensor, allocation.tensor);
 }
 
+template <class Tag>
+void Put(pbf_builder<Tag>& out, Tag tag, const StreamDescription& stream) {
+  // Number 0 is a stream, too: the message must be there although its field has the default value.
+  std::string bytes;
+  pbf_builder<tags::Stream> part(bytes);
+  Put(part, tags::Stream::kNumber, stream.number);
+  Put(part, tags::Stream::kName, stream.name);
+  out.add_message(tag, bytes);
+}
+
+template <class Tag>
+void Put(pbf_builder<Tag>& out, Tag tag, const AccessDescription& access) {
+  using F = tags::Access;
+  pbf_builder<F> part(out, tag);
+  if (access.has_site) Put(part, F::kSite, access.site);
+  if (access.has_launch) Put(part, F::kLaunch, access.launch);
+  Put(part, F::kBlock, access.block);
+  Put(part, F::kThread, access.thread);
+  Put(part, F::kThreadUnknown, access.thread_unknown);
+  Put(part, F::kAddress, access.address);
+  Put(part, F::kBytes, uint64_t{access.bytes});
+  if (!access.value.empty()) part.add_bytes(F::kValue, access.value);
+  Put(part, F::kSemantics, access.semantics);
+  Put(part, F::kOperation, access.operation);
+  Put(part, F::kStack, access.stack);
+  Put(part, F::kPythonStack, access.python_stack);
+  if (!access.stream.name.empty()) Put(part, F::kStream, access.stream);
+}
+
 void Encode(pbf_builder<tags::ProcessStart>& out, const ProcessStartEvent& event) {
   using F = tags::ProcessStart;
   Put(out, F::kParentProcessId, uint64_t{event.parent_process_id});
@@ -150,6 +182,7 @@ void Encode(pbf_builder<tags::ProcessStart>& out, const ProcessStartEvent& event
   Put(out, F::kLocalRank, event.local_rank);
   Put(out, F::kWorldSize, event.world_size);
   Put(out, F::kInjected, event.injected);
+  for (const std::string& check : event.checks) out.add_string(F::kChecks, check);
 }
 
 void Encode(pbf_builder<tags::ProcessEnd>& out, const ProcessEndEvent& event) {
@@ -255,6 +288,77 @@ void Encode(pbf_builder<tags::Leak>& out, const LeakEvent& event) {
   Put(out, tags::Leak::kAllocation, event.allocation);
 }
 
+void Encode(pbf_builder<tags::Race>& out, const RaceEvent& event) {
+  using F = tags::Race;
+  PutEnum(out, F::kKind, event.kind);
+  Put(out, F::kFirst, event.first);
+  Put(out, F::kSecond, event.second);
+  PutEnum(out, F::kSpace, event.space);
+  Put(out, F::kAddress, event.address);
+  Put(out, F::kBytes, uint64_t{event.bytes});
+  if (event.has_allocation) Put(out, F::kAllocation, event.allocation);
+  Put(out, F::kCount, event.count);
+  Put(out, F::kSameValue, event.same_value);
+  Put(out, F::kUnproven, event.unproven);
+  Put(out, F::kReason, event.reason);
+  PutEnum(out, F::kMissing, event.missing);
+  if (event.remedy_after.line != 0) Put(out, F::kRemedyAfter, event.remedy_after);
+  if (event.remedy_before.line != 0) Put(out, F::kRemedyBefore, event.remedy_before);
+  Put(out, F::kModuleId, event.module_id);
+  Put(out, F::kEngine, event.engine);
+  Put(out, F::kPattern, event.pattern);
+}
+
+void Encode(pbf_builder<tags::UninitialisedRead>& out, const UninitialisedReadEvent& event) {
+  using F = tags::UninitialisedRead;
+  Put(out, F::kSite, event.site);
+  Put(out, F::kLaunch, event.launch);
+  Put(out, F::kBlock, event.block);
+  Put(out, F::kThread, event.thread);
+  Put(out, F::kAddress, event.address);
+  Put(out, F::kBytes, uint64_t{event.bytes});
+  if (event.has_allocation) Put(out, F::kAllocation, event.allocation);
+  Put(out, F::kCount, event.count);
+  Put(out, F::kUse, event.use);
+  if (event.has_use_site) Put(out, F::kUseSite, event.use_site);
+  Put(out, F::kModuleId, event.module_id);
+  Put(out, F::kEngine, event.engine);
+}
+
+void Encode(pbf_builder<tags::SyncFault>& out, const SyncFaultEvent& event) {
+  using F = tags::SyncFault;
+  PutEnum(out, F::kKind, event.kind);
+  if (event.has_site) Put(out, F::kSite, event.site);
+  Put(out, F::kLaunch, event.launch);
+  Put(out, F::kBlock, event.block);
+  Put(out, F::kThread, event.thread);
+  for (const WaitersDescription& waiters : event.waiters) {
+    using W = tags::Waiters;
+    pbf_builder<W> part(out, F::kWaiters);
+    if (waiters.has_site) Put(part, W::kSite, waiters.site);
+    Put(part, W::kThreads, waiters.threads);
+    Put(part, W::kBlocks, waiters.blocks);
+    Put(part, W::kFirstBlock, waiters.first_block);
+    Put(part, W::kFirstThread, waiters.first_thread);
+    Put(part, W::kWhat, waiters.what);
+  }
+  Put(out, F::kCount, event.count);
+  Put(out, F::kText, event.text);
+  Put(out, F::kModuleId, event.module_id);
+  Put(out, F::kEngine, event.engine);
+  Put(out, F::kAddress, event.address);
+}
+
+void Encode(pbf_builder<tags::RedundantSync>& out, const RedundantSyncEvent& event) {
+  using F = tags::RedundantSync;
+  Put(out, F::kApi, event.api);
+  Put(out, F::kStack, event.stack);
+  Put(out, F::kPythonStack, event.python_stack);
+  Put(out, F::kCount, event.count);
+  Put(out, F::kReason, event.reason);
+  Put(out, F::kDurationNs, event.duration_ns);
+}
+
 uint64_t MonotonicTime_ns() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -325,6 +429,16 @@ bool Send(const CallFailedEvent& event) noexcept {
   return SendAs<tags::CallFailed>(tags::Event::kCallFailed, event);
 }
 bool Send(const LeakEvent& event) noexcept { return SendAs<tags::Leak>(tags::Event::kLeak, event); }
+bool Send(const RaceEvent& event) noexcept { return SendAs<tags::Race>(tags::Event::kRace, event); }
+bool Send(const UninitialisedReadEvent& event) noexcept {
+  return SendAs<tags::UninitialisedRead>(tags::Event::kUninitialisedRead, event);
+}
+bool Send(const SyncFaultEvent& event) noexcept {
+  return SendAs<tags::SyncFault>(tags::Event::kSyncFault, event);
+}
+bool Send(const RedundantSyncEvent& event) noexcept {
+  return SendAs<tags::RedundantSync>(tags::Event::kRedundantSync, event);
+}
 
 bool SendOnce(const DiagnosticEvent& event) noexcept {
   try {

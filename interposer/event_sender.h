@@ -37,6 +37,7 @@ struct ProcessStartEvent {
   std::string tool_version;
   std::string rank, local_rank, world_size;  // of a distributed launcher; empty: none
   bool injected = false;                     // loaded by the driver, not by LD_PRELOAD
+  std::vector<std::string> checks;           // that are on; "none" if none is
 };
 
 struct ProcessEndEvent {
@@ -56,7 +57,7 @@ struct LoadedKernel {
   std::string reason;
   uint32_t checked_accesses = 0;
   std::vector<UncheckedInstruction> unchecked;
-  std::string engine;  // "ptx", "sass"; empty: not checked
+  std::string engine;  // "ptx", "sass", "emulator"; empty: not checked
 };
 
 struct ModuleLoadedEvent {
@@ -193,6 +194,97 @@ struct LeakEvent {
   AllocationDescription allocation;
 };
 
+struct StreamDescription {
+  uint64_t number = 0;
+  std::string name;  // empty: not known
+};
+
+// One side of a conflict: `site` and `launch` are a kernel's, `operation` and `stack` of what the
+// host submitted or performed.
+struct AccessDescription {
+  bool has_site = false;
+  FaultSite site;
+  bool has_launch = false;
+  LaunchDescription launch;
+  Dim3 block, thread;
+  bool thread_unknown = false;
+  uint64_t address = 0;
+  uint32_t bytes = 0;
+  std::string value;  // bytes
+  std::string semantics;
+  std::string operation;
+  StackTrace stack;
+  PythonStack python_stack;
+  StreamDescription stream;
+};
+
+struct RaceEvent {
+  proto_enums::RaceKind kind = proto_enums::RaceKind::kUnspecified;
+  AccessDescription first, second;  // in the order in which they happened
+  proto_enums::AddressSpace space = proto_enums::AddressSpace::kUnspecified;
+  uint64_t address = 0;
+  uint32_t bytes = 0;
+  bool has_allocation = false;
+  AllocationDescription allocation;
+  uint64_t count = 0;
+  bool same_value = false;
+  bool unproven = false;
+  std::string reason;
+  proto_enums::MissingOrder missing = proto_enums::MissingOrder::kUnspecified;
+  SourceLocation remedy_after, remedy_before;  // line 0: not known
+  uint64_t module_id = 0;
+  std::string engine;
+  std::string pattern;
+};
+
+struct UninitialisedReadEvent {
+  FaultSite site;
+  LaunchDescription launch;
+  Dim3 block, thread;
+  uint64_t address = 0;
+  uint32_t bytes = 0;
+  bool has_allocation = false;
+  AllocationDescription allocation;
+  uint64_t count = 0;
+  std::string use;
+  bool has_use_site = false;
+  FaultSite use_site;
+  uint64_t module_id = 0;
+  std::string engine;
+};
+
+struct WaitersDescription {
+  bool has_site = false;
+  FaultSite site;
+  uint64_t threads = 0;
+  uint64_t blocks = 0;
+  Dim3 first_block, first_thread;
+  std::string what;
+};
+
+struct SyncFaultEvent {
+  proto_enums::SyncFaultKind kind = proto_enums::SyncFaultKind::kUnspecified;
+  bool has_site = false;
+  FaultSite site;
+  LaunchDescription launch;
+  Dim3 block, thread;
+  std::vector<WaitersDescription> waiters;
+  uint64_t count = 0;
+  std::string text;
+  uint64_t module_id = 0;
+  std::string engine;
+  uint64_t address = 0;
+};
+
+struct RedundantSyncEvent {
+  std::string api;
+  StackTrace stack;
+  PythonStack python_stack;
+  uint64_t count = 0;
+  std::string reason;
+  uint64_t duration_ns = 0;
+};
+
 bool Send(const ProcessStartEvent& event) noexcept;
 bool Send(const ProcessEndEvent& event) noexcept;
 bool Send(const ModuleLoadedEvent& event) noexcept;
@@ -204,6 +296,10 @@ bool Send(const LostEventsEvent& event) noexcept;
 bool Send(const InvalidLaunchEvent& event) noexcept;
 bool Send(const CallFailedEvent& event) noexcept;
 bool Send(const LeakEvent& event) noexcept;
+bool Send(const RaceEvent& event) noexcept;
+bool Send(const UninitialisedReadEvent& event) noexcept;
+bool Send(const SyncFaultEvent& event) noexcept;
+bool Send(const RedundantSyncEvent& event) noexcept;
 
 // Sends a diagnostic unless the same text was sent before by this process (at most 256 different
 // ones).

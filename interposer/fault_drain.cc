@@ -11,12 +11,15 @@
 #include <vector>
 
 #include "interposer/event_sender.h"
+#include "interposer/exact_checks.h"
 #include "interposer/fault_event.h"
 #include "interposer/fault_watch.h"
 #include "interposer/launch_record.h"
 #include "interposer/launch_timing.h"
 #include "interposer/process.h"
+#include "interposer/race_state.h"
 #include "interposer/sass_engine.h"
+#include "interposer/session.h"
 #include "ptx/fatbin.h"
 
 namespace ops_debug::interposer {
@@ -133,11 +136,11 @@ void DrainInstance(ModuleInstance& instance, DrainDepth depth, bool idle, bool w
         // The reader counts it as one, so the difference that comes once the count is known starts
         // from there.
         reported.count++;
-        Send(MakeFaultEvent(*module, faulty[i], published, 0));
+        ReportFault(*module, faulty[i], published, 0);
         continue;
       }
       if (records[i].count <= reported.count) continue;
-      Send(MakeFaultEvent(*module, faulty[i], published, records[i].count - reported.count));
+      ReportFault(*module, faulty[i], published, records[i].count - reported.count);
       reported.count = records[i].count;
     }
     if (idle && !records.empty()) StartAfresh(instance, faulty);
@@ -153,14 +156,21 @@ bool SummaryDue() {
   return now - before > interval && last.compare_exchange_strong(before, now);
 }
 
+void SendSummaries() {
+  SendCountedFindings();
+  SendLaunchSummaries();
+}
+
 void Drain(DrainDepth depth, CUcontext idle_context) {
   Launched& launched = TheLaunched();
   const bool final = depth == DrainDepth::kFinal || depth == DrainDepth::kHostOnly;
   DrainSassFaults(depth);
+  if (depth != DrainDepth::kHostOnly)
+    DrainRaces(depth == DrainDepth::kIdle ? idle_context : nullptr);
   const bool summary = final || SummaryDue();
   if (summary && depth != DrainDepth::kHostOnly) HarvestLaunchTimes();
   if (!final && !launched.any.load(std::memory_order_acquire)) {
-    if (summary) SendLaunchSummaries();
+    if (summary) SendSummaries();
     return;
   }
   std::vector<InstancePointer> instances;
@@ -185,13 +195,13 @@ void Drain(DrainDepth depth, CUcontext idle_context) {
                       !instance->captured;
     DrainInstance(*instance, depth, idle, summary && depth != DrainDepth::kHostOnly);
   }
-  if (summary) SendLaunchSummaries();
+  if (summary) SendSummaries();
 }
 
 }  // namespace
 
 void DrainFaults(DrainDepth depth, CUcontext idle_context) noexcept {
-  if (!ChecksMemory()) return;
+  if (!ChecksAnything()) return;
   try {
     Drain(depth, idle_context);
   } catch (...) {

@@ -20,45 +20,6 @@ using shadow::Site;
 // of shared memory is no neighbour).
 constexpr uint64_t kMaxDistanceBytes = 1ull << 36;
 
-FaultSite Describe(const Site& site) {
-  FaultSite out;
-  out.function = site.function;
-  switch (site.kind) {
-    case shadow::AccessKind::kLoad:
-      out.access = proto_enums::AccessKind::kLoad;
-      break;
-    case shadow::AccessKind::kStore:
-      out.access = proto_enums::AccessKind::kStore;
-      break;
-    case shadow::AccessKind::kAtomic:
-      out.access = proto_enums::AccessKind::kAtomic;
-      break;
-  }
-  switch (site.space) {
-    case shadow::AccessSpace::kGlobal:
-      out.space = proto_enums::AddressSpace::kGlobal;
-      break;
-    case shadow::AccessSpace::kShared:
-      out.space = proto_enums::AddressSpace::kShared;
-      break;
-    case shadow::AccessSpace::kLocal:
-      out.space = proto_enums::AddressSpace::kLocal;
-      break;
-    case shadow::AccessSpace::kGeneric:
-      out.space = proto_enums::AddressSpace::kGeneric;
-      break;
-  }
-  out.access_bytes = site.access_bytes;
-  out.ptx_line = site.ptx_line;
-  out.instruction = site.instruction;
-  for (const shadow::SourceFrame& frame : site.frames) {
-    out.frames.push_back({frame.function, frame.file, frame.line, frame.column});
-  }
-  out.variable = site.variable;
-  out.variable_bytes = site.variable_bytes;
-  return out;
-}
-
 // The launch that a fault belongs to; ~0 is a launch that the device does not know.
 uint64_t TimeOf(const PublishedFault& published) { return published.launch_id; }
 
@@ -111,6 +72,45 @@ TensorDescription Describe(const shadow::TensorInfo& tensor, const Allocation& b
 
 }  // namespace
 
+FaultSite Describe(const Site& site) {
+  FaultSite out;
+  out.function = site.function;
+  switch (site.kind) {
+    case shadow::AccessKind::kLoad:
+      out.access = proto_enums::AccessKind::kLoad;
+      break;
+    case shadow::AccessKind::kStore:
+      out.access = proto_enums::AccessKind::kStore;
+      break;
+    case shadow::AccessKind::kAtomic:
+      out.access = proto_enums::AccessKind::kAtomic;
+      break;
+  }
+  switch (site.space) {
+    case shadow::AccessSpace::kGlobal:
+      out.space = proto_enums::AddressSpace::kGlobal;
+      break;
+    case shadow::AccessSpace::kShared:
+      out.space = proto_enums::AddressSpace::kShared;
+      break;
+    case shadow::AccessSpace::kLocal:
+      out.space = proto_enums::AddressSpace::kLocal;
+      break;
+    case shadow::AccessSpace::kGeneric:
+      out.space = proto_enums::AddressSpace::kGeneric;
+      break;
+  }
+  out.access_bytes = site.access_bytes;
+  out.ptx_line = site.ptx_line;
+  out.instruction = site.instruction;
+  for (const shadow::SourceFrame& frame : site.frames) {
+    out.frames.push_back({frame.function, frame.file, frame.line, frame.column});
+  }
+  out.variable = site.variable;
+  out.variable_bytes = site.variable_bytes;
+  return out;
+}
+
 proto_enums::FaultClass EventClassOf(shadow::FaultClass fault_class) {
   switch (fault_class) {
     case shadow::kFaultOutOfBounds:
@@ -154,18 +154,55 @@ AllocationDescription Describe(const shadow::Allocation& allocation) {
   return out;
 }
 
+namespace {
+
+LaunchDescription LaunchOf(const PublishedFault& published) {
+  LaunchDescription launch;
+  LaunchRecord record;
+  if (FindLaunch(published.launch_id, &record)) {
+    launch = interposer::Describe(record);
+  } else if (published.launch_id != ~0ull) {
+    launch.launch_id = published.launch_id;
+  }
+  return launch;
+}
+
+UninitialisedReadEvent MakeReadEvent(const LoadedModule& module, const Site& site,
+                                     const PublishedFault& published, uint64_t count) {
+  UninitialisedReadEvent event;
+  event.site = interposer::Describe(site);
+  event.launch = LaunchOf(published);
+  event.block = {published.block[0], published.block[1], published.block[2]};
+  event.thread = {published.thread[0], published.thread[1], published.thread[2]};
+  event.address = published.address;
+  event.bytes = published.shadow_value;  // of the element
+  if (const auto found = site.space == shadow::AccessSpace::kShared
+                             ? std::nullopt
+                             : Book().FindInnermost(published.address, TimeOf(published))) {
+    event.has_allocation = true;
+    event.allocation = interposer::Describe(*found);
+  }
+  event.count = count;
+  event.use = site.use;
+  if (site.use_ptx_line != 0 && site.use_ptx_line != site.ptx_line) {
+    event.has_use_site = true;
+    event.use_site.function = site.function;
+    event.use_site.ptx_line = site.use_ptx_line;
+    for (const shadow::SourceFrame& frame : site.use_frames)
+      event.use_site.frames.push_back({frame.function, frame.file, frame.line, frame.column});
+  }
+  event.module_id = module.id;
+  event.engine = "ptx";
+  return event;
+}
+
 FaultEvent MakeFaultEvent(const LoadedModule& module, uint64_t entry,
                           const PublishedFault& published, uint64_t count) {
   const Site& site = module.code.sites[entry / shadow::kFaultClasses];
   FaultEvent event;
   event.fault_class = EventClassOf(static_cast<shadow::FaultClass>(entry % shadow::kFaultClasses));
-  event.site = Describe(site);
-  LaunchRecord launch;
-  if (FindLaunch(published.launch_id, &launch)) {
-    event.launch = Describe(launch);
-  } else if (published.launch_id != ~0ull) {
-    event.launch.launch_id = published.launch_id;
-  }
+  event.site = interposer::Describe(site);
+  event.launch = LaunchOf(published);
   event.block = {published.block[0], published.block[1], published.block[2]};
   event.thread = {published.thread[0], published.thread[1], published.thread[2]};
   event.address = published.address;
@@ -173,7 +210,7 @@ FaultEvent MakeFaultEvent(const LoadedModule& module, uint64_t entry,
   event.provenance = published.bounds_base != shadow::kBoundsUseShadow;
   if (const auto allocation = Concerned(site, published, event)) {
     event.has_allocation = true;
-    event.allocation = Describe(*allocation);
+    event.allocation = interposer::Describe(*allocation);
     // Bounds catch what shadow memory cannot: a jump into memory of another allocation.
     const auto target = event.provenance
                             ? Book().FindInnermost(published.address, TimeOf(published))
@@ -182,7 +219,7 @@ FaultEvent MakeFaultEvent(const LoadedModule& module, uint64_t entry,
     const bool gap = target && target->pool && target->base == allocation->segment_base;
     if (target && target->id != allocation->id && !gap) {
       event.has_target_allocation = true;
-      event.target_allocation = Describe(*target);
+      event.target_allocation = interposer::Describe(*target);
     }
   }
   event.parameter_index = site.parameter_index;
@@ -191,6 +228,18 @@ FaultEvent MakeFaultEvent(const LoadedModule& module, uint64_t entry,
   event.shadow_value = published.shadow_value;
   event.module_id = module.id;
   return event;
+}
+
+}  // namespace
+
+void ReportFault(const LoadedModule& module, uint64_t entry, const PublishedFault& published,
+                 uint64_t count) {
+  const Site& site = module.code.sites[entry / shadow::kFaultClasses];
+  if (site.init) {
+    Send(MakeReadEvent(module, site, published, count));
+  } else {
+    Send(MakeFaultEvent(module, entry, published, count));
+  }
 }
 
 }  // namespace ops_debug::interposer

@@ -18,13 +18,16 @@ namespace ops_debug::interposer {
 std::optional<shadow::Allocation> AllocationNear(uint64_t address, uint64_t time,
                                                  proto_enums::FaultClass fault_class);
 
+FaultSite Describe(const shadow::Site& site);
+
 // With the stacks resolved.
 AllocationDescription Describe(const shadow::Allocation& allocation);
 
 proto_enums::FaultClass EventClassOf(shadow::FaultClass fault_class);
 
-// `entry` is site * kFaultClasses + class; `count` 0 = at least one.
-FaultEvent MakeFaultEvent(const LoadedModule& module, uint64_t entry,
-                          const shadow::PublishedFault& published, uint64_t count);
+// Sends a Fault or UninitialisedRead event. `entry` is site * kFaultClasses + class; `count` 0 = at
+// least one.
+void ReportFault(const LoadedModule& module, uint64_t entry,
+                 const shadow::PublishedFault& published, uint64_t count);
 
 }  // namespace ops_debug::interposer

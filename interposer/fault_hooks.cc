@@ -14,6 +14,8 @@
 #include "interposer/launch_timing.h"
 #include "interposer/leak_check.h"
 #include "interposer/process.h"
+#include "interposer/session.h"
+#include "interposer/stream_order_copies.h"
 
 namespace ops_debug::interposer {
 namespace {
@@ -75,42 +77,75 @@ CUcontext Current() {
 }  // namespace
 
 OPS_DEBUG_HOOK(cuCtxSynchronize) {
-  return WaitForContext(ChecksMemory() ? Current() : nullptr, "cuCtxSynchronize",
-                        [&] { return real(); });
+  HostWait wait = HostWait::ForContext("cuCtxSynchronize", nullptr);
+  const CUresult result = WaitForContext(ChecksAnything() ? Current() : nullptr, "cuCtxSynchronize",
+                                         [&] { return real(); });
+  wait.Done(result);
+  return result;
 }
 OPS_DEBUG_HOOK(cuCtxSynchronize_v2, CUcontext context) {
-  return WaitForContext(context, "cuCtxSynchronize", [&] { return real(context); });
+  HostWait wait = HostWait::ForContext("cuCtxSynchronize", context);
+  const CUresult result =
+      WaitForContext(context, "cuCtxSynchronize", [&] { return real(context); });
+  wait.Done(result);
+  return result;
 }
 OPS_DEBUG_HOOK(cuStreamSynchronize, CUstream stream) {
-  return AfterWait(real(stream), "cuStreamSynchronize");
+  HostWait wait =
+      HostWait::ForStream("cuStreamSynchronize", ExplicitStream(stream, real.default_stream()));
+  const CUresult result = AfterWait(real(stream), "cuStreamSynchronize");
+  wait.Done(result);
+  return result;
 }
 OPS_DEBUG_HOOK_AS(cuStreamSynchronize_ptsz, cuStreamSynchronize)
 OPS_DEBUG_HOOK(cuEventSynchronize, CUevent event) {
-  return AfterWait(real(event), "cuEventSynchronize");
+  HostWait wait = HostWait::ForEvent("cuEventSynchronize", event);
+  const CUresult result = AfterWait(real(event), "cuEventSynchronize");
+  wait.Done(result);
+  return result;
 }
 
 OPS_DEBUG_HOOK(cuStreamQuery, CUstream stream) {
+  HostWait wait = HostWait::ForStream(nullptr, ExplicitStream(stream, real.default_stream()));
   const CUresult result = real(stream);
+  wait.Done(result);
   AfterPoll(result);
   return result;
 }
 OPS_DEBUG_HOOK_AS(cuStreamQuery_ptsz, cuStreamQuery)
 OPS_DEBUG_HOOK(cuEventQuery, CUevent event) {
+  HostWait wait = HostWait::ForEvent(nullptr, event);
   const CUresult result = real(event);
+  wait.Done(result);
   AfterPoll(result);
   return result;
 }
 
 OPS_DEBUG_HOOK(cuMemcpyDtoH_v2, void* host, CUdeviceptr device, size_t size_bytes) {
-  return AfterWait(real(host, device, size_bytes), "cuMemcpyDtoH");
+  OrderedCopy copy("cuMemcpyDtoH", ExplicitStream(nullptr, real.default_stream()),
+                   /*is_async=*/false, LinearSide(reinterpret_cast<uintptr_t>(host), size_bytes),
+                   LinearSide(device, size_bytes));
+  const CUresult result = AfterWait(real(host, device, size_bytes), "cuMemcpyDtoH");
+  copy.Done(result);
+  return result;
 }
 OPS_DEBUG_HOOK_AS(cuMemcpyDtoH_v2_ptds, cuMemcpyDtoH_v2)
 OPS_DEBUG_HOOK(cuMemcpy, CUdeviceptr to, CUdeviceptr from, size_t size_bytes) {
-  return AfterWait(real(to, from, size_bytes), "cuMemcpy");
+  OrderedCopy copy("cuMemcpy", ExplicitStream(nullptr, real.default_stream()),
+                   /*is_async=*/false, LinearSide(to, size_bytes), LinearSide(from, size_bytes));
+  const CUresult result = AfterWait(real(to, from, size_bytes), "cuMemcpy");
+  copy.Done(result);
+  return result;
 }
 OPS_DEBUG_HOOK_AS(cuMemcpy_ptds, cuMemcpy)
 OPS_DEBUG_HOOK(cuMemcpy2D_v2, const CUDA_MEMCPY2D* copy) {
-  return AfterWait(real(copy), "cuMemcpy2D");
+  CopySide to, from;
+  if (copy) BoxSides(*copy, &to, &from);
+  OrderedCopy ordered("cuMemcpy2D", ExplicitStream(nullptr, real.default_stream()),
+                      /*is_async=*/false, to, from);
+  const CUresult result = AfterWait(real(copy), "cuMemcpy2D");
+  ordered.Done(result);
+  return result;
 }
 OPS_DEBUG_HOOK_AS(cuMemcpy2D_v2_ptds, cuMemcpy2D_v2)
 
@@ -152,6 +187,7 @@ void DropContext(CUcontext context) {
   ForgetLaunched(context);
   ForgetContextModules(context);
   DropContextState(context);
+  OrderContextDestroyed(context);
 }
 
 }  // namespace
@@ -221,7 +257,7 @@ void WaitUntil(std::chrono::steady_clock::time_point deadline, const ContextStat
 }
 
 void AtEnd(EndPhase phase) {
-  if (!ChecksMemory()) return;
+  if (!ChecksAnything()) return;
   if (phase == EndPhase::kDriverGone) {
     DrainFaults(DrainDepth::kHostOnly);
     // Only now: destructors of the program's global objects have freed what they hold.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "interposer/launch_record.h"
+#include "interposer/session.h"
 
 namespace ops_debug::interposer {
 namespace {
@@ -112,9 +113,9 @@ Share ShareOf(const Node& node) {
     share.checked = true;
     return share;
   }
-  if (kernel.node_covered_by_sass) {
+  if (kernel.node_covered) {
     share.checked = true;
-    share.engine = Engine::kSass;
+    share.engine = kernel.node_engine;
     return share;
   }
   std::lock_guard lock(kernel.mutex);
@@ -141,7 +142,7 @@ void MakeShares(Exec& exec) {
 }  // namespace
 
 void NoteGraphExec(CUgraphExec handle, CUgraph graph) {
-  if (!ChecksMemory() || !handle) return;
+  if (!ChecksAnything() || !handle) return;
   auto exec = std::make_shared<Exec>();
   std::vector<CUgraphNode> parents;
   Collect(graph, parents, exec->nodes);
@@ -151,7 +152,7 @@ void NoteGraphExec(CUgraphExec handle, CUgraph graph) {
 }
 
 void ForgetGraphExec(CUgraphExec exec) {
-  if (!ChecksMemory()) return;
+  if (!ChecksAnything()) return;
   Graphs& graphs = TheGraphs();
   std::unique_lock lock(graphs.mutex);
   graphs.execs.erase(exec);
@@ -199,7 +200,7 @@ void NoteExecChild(CUgraphExec handle, CUgraphNode node, CUgraph child) {
 }
 
 void NoteConditionalBodies(CUgraphNode node, const CUgraph* bodies, unsigned int count) {
-  if (!ChecksMemory() || !bodies) return;
+  if (!ChecksAnything() || !bodies) return;
   Graphs& graphs = TheGraphs();
   std::unique_lock lock(graphs.mutex);
   graphs.bodies[node].assign(bodies, bodies + count);

@@ -4,9 +4,12 @@
 // live there. A program that reads a node's parameters sees its own kernel: it would hand a twin
 // back with one parameter too few.
 #include "interposer/hooks.h"
+#include "interposer/init_state.h"
 #include "interposer/launch_graph.h"
 #include "interposer/launch_path.h"
+#include "interposer/session.h"
 #include "interposer/shadow_updates.h"
+#include "interposer/stream_order_graphs.h"
 
 namespace ops_debug::interposer {
 namespace {
@@ -145,13 +148,13 @@ OPS_DEBUG_HOOK(cuGraphAddNode_v2, CUgraphNode* node, CUgraph graph, const CUgrap
 OPS_DEBUG_HOOK(cuGraphKernelNodeGetParams, CUgraphNode node,
                CUDA_KERNEL_NODE_PARAMS_v1* parameters) {
   const CUresult result = real(node, parameters);
-  if (result == CUDA_SUCCESS && parameters && ChecksMemory()) ShowOriginal(parameters);
+  if (result == CUDA_SUCCESS && parameters && ChecksAnything()) ShowOriginal(parameters);
   return result;
 }
 OPS_DEBUG_HOOK(cuGraphKernelNodeGetParams_v2, CUgraphNode node,
                CUDA_KERNEL_NODE_PARAMS_v2* parameters) {
   const CUresult result = real(node, parameters);
-  if (result == CUDA_SUCCESS && parameters && ChecksMemory()) ShowOriginal(parameters);
+  if (result == CUDA_SUCCESS && parameters && ChecksAnything()) ShowOriginal(parameters);
   return result;
 }
 
@@ -215,7 +218,7 @@ OPS_DEBUG_HOOK(cuGraphNodeSetEnabled, CUgraphExec graph, CUgraphNode node, unsig
 // write parameters of a kernel that has more of them than the program knows is not documented.
 OPS_DEBUG_HOOK(cuGraphKernelNodeSetAttribute, CUgraphNode node, CUkernelNodeAttrID attribute,
                const CUkernelNodeAttrValue* value) {
-  if (ChecksMemory() && value && attribute == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE &&
+  if (ChecksAnything() && value && attribute == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE &&
       value->deviceUpdatableKernelNode.deviceUpdatable != 0) {
     CUDA_KERNEL_NODE_PARAMS_v2 parameters{};
     bool is_twin = false;
@@ -237,20 +240,29 @@ OPS_DEBUG_HOOK(cuGraphKernelNodeSetAttribute, CUgraphNode node, CUkernelNodeAttr
 OPS_DEBUG_HOOK(cuGraphInstantiate, CUgraphExec* exec, CUgraph graph, CUgraphNode* error_node,
                char* log, size_t log_bytes) {
   const CUresult result = real(exec, graph, error_node, log, log_bytes);
-  if (result == CUDA_SUCCESS && exec) NoteGraphExec(*exec, graph);
+  if (result == CUDA_SUCCESS && exec) {
+    NoteGraphExec(*exec, graph);
+    OrderGraphInstantiated(*exec, graph);
+  }
   return result;
 }
 OPS_DEBUG_HOOK_AS(cuGraphInstantiate_v2, cuGraphInstantiate)
 OPS_DEBUG_HOOK(cuGraphInstantiateWithFlags, CUgraphExec* exec, CUgraph graph,
                unsigned long long flags) {
   const CUresult result = real(exec, graph, flags);
-  if (result == CUDA_SUCCESS && exec) NoteGraphExec(*exec, graph);
+  if (result == CUDA_SUCCESS && exec) {
+    NoteGraphExec(*exec, graph);
+    OrderGraphInstantiated(*exec, graph);
+  }
   return result;
 }
 OPS_DEBUG_HOOK(cuGraphInstantiateWithParams, CUgraphExec* exec, CUgraph graph,
                CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
   const CUresult result = real(exec, graph, parameters);
-  if (result == CUDA_SUCCESS && exec) NoteGraphExec(*exec, graph);
+  if (result == CUDA_SUCCESS && exec) {
+    NoteGraphExec(*exec, graph);
+    OrderGraphInstantiated(*exec, graph);
+  }
   return result;
 }
 OPS_DEBUG_HOOK_AS(cuGraphInstantiateWithParams_ptsz, cuGraphInstantiateWithParams)
@@ -258,31 +270,44 @@ OPS_DEBUG_HOOK_AS(cuGraphInstantiateWithParams_ptsz, cuGraphInstantiateWithParam
 OPS_DEBUG_HOOK(cuGraphExecUpdate, CUgraphExec exec, CUgraph graph, CUgraphNode* error_node,
                CUgraphExecUpdateResult* outcome) {
   const CUresult result = real(exec, graph, error_node, outcome);
-  if (result == CUDA_SUCCESS) NoteGraphExec(exec, graph);
+  if (result == CUDA_SUCCESS) {
+    NoteGraphExec(exec, graph);
+    OrderGraphInstantiated(exec, graph);
+  }
   return result;
 }
 OPS_DEBUG_HOOK(cuGraphExecUpdate_v2, CUgraphExec exec, CUgraph graph,
                CUgraphExecUpdateResultInfo* outcome) {
   const CUresult result = real(exec, graph, outcome);
-  if (result == CUDA_SUCCESS) NoteGraphExec(exec, graph);
+  if (result == CUDA_SUCCESS) {
+    NoteGraphExec(exec, graph);
+    OrderGraphInstantiated(exec, graph);
+  }
   return result;
 }
 
 OPS_DEBUG_HOOK(cuGraphExecDestroy, CUgraphExec exec) {
   const CUresult result = real(exec);
-  if (result == CUDA_SUCCESS) ForgetGraphExec(exec);
+  if (result == CUDA_SUCCESS) {
+    ForgetGraphExec(exec);
+    OrderGraphDestroyed(exec);
+  }
   return result;
 }
 
 OPS_DEBUG_HOOK(cuGraphLaunch, CUgraphExec exec, CUstream stream) {
-  if (!ChecksMemory()) return real(exec, stream);
+  if (!ChecksAnything()) return real(exec, stream);
   const CUstream explicit_stream = ExplicitStream(stream, real.default_stream());
   const ContextPointer context = StreamContextState(stream, real.default_stream());
   if (context && !context->lost) {
     ApplyAllShadowUpdates(*context, explicit_stream);
+    if (context->init && !IsCapturing(explicit_stream))
+      context->init->AllWritten(explicit_stream, "a graph runs, whose copies are not followed");
     context->launches.fetch_add(1, std::memory_order_relaxed);
   }
+  GraphOrder order(exec, explicit_stream);
   const CUresult result = real(exec, stream);
+  order.Submitted(result);
   // A graph that is launched into a capture becomes a child node of another.
   if (result == CUDA_SUCCESS && !IsCapturing(explicit_stream) && !CountReplay(exec)) {
     SendOnce(DiagnosticEvent{

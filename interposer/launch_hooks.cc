@@ -4,6 +4,7 @@
 #include "interposer/hooks.h"
 #include "interposer/launch_graph.h"
 #include "interposer/launch_path.h"
+#include "interposer/session.h"
 
 namespace ops_debug::interposer {
 namespace {
@@ -80,7 +81,7 @@ OPS_DEBUG_HOOK_AS(cuLaunchCooperativeKernel_ptsz, cuLaunchCooperativeKernel)
 // One kernel on several devices, whose grids wait for each other: all run twins, or none does.
 OPS_DEBUG_HOOK(cuLaunchCooperativeKernelMultiDevice, CUDA_LAUNCH_PARAMS* launches,
                unsigned int count, unsigned int flags) {
-  if (!ChecksMemory() || !launches) return real(launches, count, flags);
+  if (!ChecksAnything() || !launches) return real(launches, count, flags);
   std::vector<LaunchRequest> requests(count);
   std::vector<std::unique_ptr<LaunchPath>> paths(count);
   std::vector<CUDA_LAUNCH_PARAMS> twins(launches, launches + count);

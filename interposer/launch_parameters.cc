@@ -42,6 +42,7 @@ bool TwinParameters::Build(const shadow::KernelPlan& plan, void** parameters, vo
     std::memcpy(packed, buffer.data(), buffer.size());
     std::memcpy(packed + plan.launch_parameter_offset, launch_parameter,
                 plan.launch_parameter_bytes);
+    launch_parameter_bytes_ = packed + plan.launch_parameter_offset;
     extra_[0] = CU_LAUNCH_PARAM_BUFFER_POINTER;
     extra_[1] = packed;
     extra_[2] = CU_LAUNCH_PARAM_BUFFER_SIZE;
@@ -52,6 +53,7 @@ bool TwinParameters::Build(const shadow::KernelPlan& plan, void** parameters, vo
   if (!parameters && !plan.parameters.empty()) return false;
   FillLaunchParameter(plan, shadow::LaunchParameters(plan, parameters), book, source, launch_id,
                       launch_parameter);
+  launch_parameter_bytes_ = launch_parameter;
   pointers_ = pointer_memory_.Make(plan.parameters.size() + 1);
   std::copy_n(parameters, plan.parameters.size(), pointers_);
   pointers_[plan.parameters.size()] = launch_parameter;

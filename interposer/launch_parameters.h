@@ -49,6 +49,8 @@ class TwinParameters {
   // refuse the original, too.
   bool Build(const shadow::KernelPlan& plan, void** parameters, void** extra,
              const shadow::AllocationBook& book, shadow::BoundsSource source, uint64_t launch_id);
+  // Where the driver will read the twin's own parameter, plan.launch_parameter_bytes long.
+  std::byte* launch_parameter() { return launch_parameter_bytes_; }
   void** parameters() { return pointers_; }
   void** extra() { return pointers_ ? nullptr : extra_; }
 
@@ -56,6 +58,7 @@ class TwinParameters {
   LaunchBuffer<uint64_t, 64> launch_parameter_;  // 8-byte units, for its alignment
   LaunchBuffer<void*, 64> pointer_memory_;
   LaunchBuffer<uint64_t, 64> packed_;
+  std::byte* launch_parameter_bytes_ = nullptr;
   void** pointers_ = nullptr;
   size_t packed_bytes_ = 0;
   void* extra_[5] = {};

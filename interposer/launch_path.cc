@@ -2,9 +2,15 @@
 // here; else, does the second engine check the original. Each "no" carries its reason.
 #include "interposer/launch_path.h"
 
+#include <cstring>
+#include <span>
+
+#include "interposer/exact_checks.h"
 #include "interposer/fault_drain.h"
+#include "interposer/init_state.h"
 #include "interposer/launch_failure.h"
 #include "interposer/launch_pointers.h"
+#include "interposer/race_state.h"
 #include "interposer/sass_engine.h"
 #include "interposer/session.h"
 
@@ -53,33 +59,49 @@ bool MayReportFailure() {
 LaunchPath::LaunchPath(const LaunchRequest& request)
     : request_(request),
       stream_(ExplicitStream(request.stream, request.default_stream)),
-      function_(FindFunction(request.handle)) {
+      function_(FindFunction(request.handle)),
+      id_(NextLaunchId()) {
   if (!function_) function_ = RegisterStranger(request.handle);
   kernel_ = function_->kernel;
   // Bounds that are copied into a graph are those of today's allocations; the graph may run when
   // others live there.
   node_ = request.added_node || IsCapturing(stream_);
+  if (!node_) order_.emplace(request.api, id_, stream_, request.config);
   if (const char* left_out = FilterLaunch(kernel_->filter, kernel_->name)) {
     reason_ = left_out;
+    left_out_ = true;
+  } else if (!InstrumentsKernels()) {
+    Cover();
   } else {
     reason_ = FindTwin();
     if (reason_.empty()) {
-      LaunchRecord record = MakeRecord(NextLaunchId());
       if (!twin_parameters_.Build(
               *kernel_->plan, request.parameters, request.extra, Book(),
               node_ ? shadow::BoundsSource::kShadowOnly : shadow::BoundsSource::kAllocations,
-              record.id)) {
+              id_)) {
         reason_ = "its launch parameters are incomplete";
       } else {
         // Before it runs: another thread may drain its faults at once.
-        RememberLaunch(std::move(record));
+        Remember();
         NoteLaunch(instance_, node_);
         if (!request.added_node) PrepareShadow(*context_, stream_, *function_, request);
+        PrepareRaceChecks();
       }
     }
     if (!reason_.empty()) {
       twin_ = nullptr;
       Cover();
+    }
+  }
+  NoteUnseenWrites();
+  // The CPU device names each launch in what it finds.
+  if (const shadow::EmulatorChecks* exact = ExactChecks()) {
+    Remember();
+    if (!node_ && !(order_ && order_->active())) {
+      shadow::OperationOrder order;
+      order.token = id_;
+      exact->set_next_operation(&order);
+      told_token_ = true;
     }
   }
   if (!request.added_node) timer_.emplace(function_->module, *kernel_, stream_, node_);
@@ -117,15 +139,28 @@ std::string_view LaunchPath::FindTwin() {
 }
 
 void LaunchPath::Cover() {
-  covered_by_sass_ = false;
-  if (!Options().use_sass_engine) return;
+  covered_.reset();
   if (!context_) context_ = ContextOf(*function_, request_);
-  const uint64_t id = NextLaunchId();
+  if (!InstrumentsKernels()) {
+    if (!ExactChecks()) {
+      reason_ = "the CPU device offers no checks of its own";
+      return;
+    }
+    covered_ = Engine::kEmulator;
+    if (!context_) return;
+    InstanceIn(function_->module, context_);  // its variables are allocations
+    context_->launches.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  if (ExactChecks() && !reason_.empty()) {
+    failure_ = "its memory accesses are not checked: " + std::string(reason_);
+    reason_ = failure_;
+  }
+  if (!Options().use_sass_engine) return;
   std::string obstacle;
-  covered_by_sass_ =
-      context_ && SassEngineCovers(request_.handle, context_, stream_, id, &obstacle);
-  if (covered_by_sass_) {
-    RememberLaunch(MakeRecord(id));
+  if (context_ && SassEngineCovers(request_.handle, context_, stream_, id_, &obstacle)) {
+    covered_ = Engine::kSass;
+    Remember();
     context_->launches.fetch_add(1, std::memory_order_relaxed);
     if (!request_.added_node) PrepareShadow(*context_, stream_, *function_, request_);
   } else if (!obstacle.empty()) {
@@ -134,9 +169,60 @@ void LaunchPath::Cover() {
   }
 }
 
-LaunchRecord LaunchPath::MakeRecord(uint64_t id) {
+void LaunchPath::NoteUnseenWrites() {
+  if (!ChecksInitOnDevice()) return;
+  const bool seen = twin_ && kernel_->plan->init.checked && !kernel_->plan->init.writes_unseen;
+  if (seen) return;
+  if (!context_) context_ = ContextOf(*function_, request_);
+  if (!context_ || context_->lost || !context_->init) return;
+  const std::string because =
+      twin_ ? "kernel " + kernel_->name + " writes through what cannot be followed"
+            : "kernel " + kernel_->name + " runs unchecked";
+  // What is captured runs later, and its launches say so then (cuGraphLaunch).
+  if (!node_) context_->init->AllWritten(stream_, because);
+}
+
+void LaunchPath::PrepareRaceChecks() {
+  const shadow::KernelPlan& plan = *kernel_->plan;
+  // The blocks of a graph's launch would need new tickets at each replay.
+  if (node_ && context_->races && plan.races.checked) {
+    SendOnce(DiagnosticEvent{.severity = proto_enums::Severity::kNote,
+                             .text = "kernels of graphs are not checked for races and barriers by "
+                                     "instrumented code",
+                             .hint = "the CPU device checks them (--device emulator)"});
+  }
+  if (node_ || !context_->races || !plan.races.checked) return;
+  std::span<const std::byte> buffer;
+  const bool packed = !request_.parameters && ReadExtra(request_.extra, &buffer);
+  const shadow::LaunchParameters parameters =
+      packed ? shadow::LaunchParameters(buffer)
+             : shadow::LaunchParameters(plan, request_.parameters);
+  const bool ordered = order_ && order_->active();
+  shadow::RaceLaunch launch;
+  race_lock_ = context_->races->Prepare({.plan = &plan,
+                                         .parameters = &parameters,
+                                         .module = function_->module.get(),
+                                         .twin = twin_,
+                                         .grid = request_.grid,
+                                         .block = request_.block,
+                                         .dynamic_shared_bytes = request_.dynamic_shared_bytes,
+                                         .launch_id = id_,
+                                         .order = ordered ? &order_->operation() : nullptr},
+                                        &launch);
+  std::memcpy(twin_parameters_.launch_parameter() + plan.races.launch_offset, &launch,
+              sizeof launch);
+}
+
+void LaunchPath::Remember() {
+  if (remembered_) return;
+  remembered_ = true;
+  RememberLaunch(MakeRecord());
+}
+
+LaunchRecord LaunchPath::MakeRecord() {
   LaunchRecord record;
-  record.id = id;
+  record.id = id_;
+  record.left_out = left_out_;
   record.function = function_;
   record.grid = request_.grid;
   record.block = request_.block;
@@ -148,8 +234,14 @@ LaunchRecord LaunchPath::MakeRecord(uint64_t id) {
   return record;
 }
 
+LaunchPath::~LaunchPath() {
+  if (told_token_) ExactChecks()->set_next_operation(nullptr);
+}
+
 bool LaunchPath::TwinLaunched(CUresult result) {
+  if (race_lock_) race_lock_.unlock();
   if (result == CUDA_SUCCESS) {
+    if (order_) order_->Submitted(result);
     if (!node_) CountChecked(function_->module, *kernel_, Engine::kPtx);
     if (timer_) timer_->Finish();
     return true;
@@ -162,15 +254,18 @@ bool LaunchPath::TwinLaunched(CUresult result) {
   reason_ = failure_;
   twin_ = nullptr;
   Cover();
+  NoteUnseenWrites();
   if (timer_) timer_.emplace(function_->module, *kernel_, stream_, node_);
   return false;
 }
 
 void LaunchPath::GiveUpTwin(std::string_view reason) {
   if (!twin_) return;
+  if (race_lock_) race_lock_.unlock();
   twin_ = nullptr;
   reason_ = reason;
   Cover();
+  NoteUnseenWrites();
 }
 
 void LaunchPath::OriginalLaunched(CUresult result) {
@@ -180,19 +275,21 @@ void LaunchPath::OriginalLaunched(CUresult result) {
     // Threads that still launch while the process exits: the driver is gone, nobody is to blame.
     if (result == CUDA_ERROR_DEINITIALIZED) return;
     if (EndsContext(result) || !MayReportFailure()) return;
-    Send(InvalidLaunchEvent{.launch = Describe(MakeRecord(NextLaunchId())),
+    Send(InvalidLaunchEvent{.launch = Describe(MakeRecord()),
                             .error = ErrorName(result),
                             .api = request_.api,
                             .reason = LaunchFailureReason(result, request_)});
     return;
   }
+  if (order_) order_->Submitted(result);
   if (timer_) timer_->Finish();
   if (node_) {
-    kernel_->node_covered_by_sass = covered_by_sass_;
+    kernel_->node_covered = covered_.has_value();
+    if (covered_) kernel_->node_engine = *covered_;
     std::lock_guard lock(kernel_->mutex);
     kernel_->node_not_checked_reason = reason_;
-  } else if (covered_by_sass_) {
-    CountChecked(function_->module, *kernel_, Engine::kSass);
+  } else if (covered_) {
+    CountChecked(function_->module, *kernel_, *covered_);
   } else {
     CountUnchecked(function_->module, *kernel_, reason_);
   }

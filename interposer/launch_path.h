@@ -7,6 +7,7 @@
 //   });
 #pragma once
 
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -15,6 +16,8 @@
 #include "interposer/launch_record.h"
 #include "interposer/launch_timing.h"
 #include "interposer/module_registry.h"
+#include "interposer/session.h"
+#include "interposer/stream_order.h"
 
 namespace ops_debug::interposer {
 
@@ -38,6 +41,7 @@ class LaunchPath {
  public:
   // Decides. Afterwards twin() is what to give the driver, or null.
   explicit LaunchPath(const LaunchRequest& request);
+  ~LaunchPath();
   LaunchPath(const LaunchPath&) = delete;
   LaunchPath& operator=(const LaunchPath&) = delete;
 
@@ -53,8 +57,11 @@ class LaunchPath {
  private:
   // Why this launch has no twin; empty if it has.
   std::string_view FindTwin();
-  void Cover();  // by the second engine, if it can
-  LaunchRecord MakeRecord(uint64_t id);
+  void Cover();  // by another engine, if one can
+  LaunchRecord MakeRecord();
+  void Remember();           // under id_, once
+  void PrepareRaceChecks();  // of the twin
+  void NoteUnseenWrites();   // for reads of memory that was never written
 
   const LaunchRequest& request_;
   const CUstream stream_;  // explicit
@@ -63,17 +70,23 @@ class LaunchPath {
   ContextPointer context_;
   InstancePointer instance_;
   CUfunction twin_ = nullptr;
-  bool node_ = false;  // added or captured
-  bool covered_by_sass_ = false;
-  std::string failure_;  // holds what reason_ refers to, if it was made for this launch
+  bool node_ = false;              // added or captured
+  bool left_out_ = false;          // by the user
+  std::optional<Engine> covered_;  // of the original: the engine that checks it
+  const uint64_t id_;
+  bool remembered_ = false;
+  bool told_token_ = false;  // to the CPU device, which has no order of the launch
+  std::string failure_;      // holds what reason_ refers to, if it was made for this launch
   std::string_view reason_;
   TwinParameters twin_parameters_;
+  std::unique_lock<std::mutex> race_lock_;  // until the driver has the launch (race_state.h)
+  std::optional<LaunchOrder> order_;        // of a launch that runs now
   std::optional<LaunchTimer> timer_;
 };
 
 template <class Go>
 CUresult Launch(const LaunchRequest& request, Go go) {
-  if (!ChecksMemory() || !request.handle)
+  if (!ChecksAnything() || !request.handle)
     return go(request.handle, request.parameters, request.extra);
   LaunchPath path(request);
   if (path.twin()) {

@@ -134,10 +134,10 @@ void SendSummary(KernelRecord& kernel) {
     Send(event);
     event.timed_launches = event.timed_duration_ns = 0;
   };
-  for (const Engine engine : {Engine::kPtx, Engine::kSass}) {
+  for (const Engine engine : {Engine::kPtx, Engine::kSass, Engine::kEmulator}) {
     const auto index = static_cast<size_t>(engine);
     event.launches = event.checked_launches = kernel.checked_launches[index].exchange(0);
-    event.engine = engine == Engine::kPtx ? "ptx" : "sass";
+    event.engine = EngineName(engine);
     if (event.launches != 0) send();
   }
   std::map<std::string, uint64_t, std::less<>> unchecked;

@@ -20,6 +20,7 @@ struct LaunchRecord {
   Dim3 grid, block;
   uint32_t dynamic_shared_bytes = 0;
   bool graph_node = false;  // a graph's launches run it
+  bool left_out = false;    // the user asked for other launches only
   CUcontext context = nullptr;
   SharedHostStack stack;
   PythonStackHandle python_stack;

@@ -137,7 +137,7 @@ void Report(CUcontext context) {
 }  // namespace
 
 void ReportLeaks(CUcontext context) noexcept {
-  if (!Options().leak_check || !ChecksMemory()) return;
+  if (!Options().leak_check || !ChecksAnything()) return;
   try {
     Report(context);
   } catch (...) {

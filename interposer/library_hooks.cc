@@ -60,7 +60,7 @@ void* SiblingOf(const void* address, const char* name) {
 
 bool RemembersPtx() {
   const SessionOptions& options = Options();
-  return options.active && options.use_ptx_engine && (options.check_memory || options.null_rewrite);
+  return options.active && options.use_ptx_engine && (ChecksAnything() || options.null_rewrite);
 }
 
 LibraryCallScope::LibraryCallScope() : outermost_(!t_in_library_call) { t_in_library_call = true; }

@@ -8,7 +8,9 @@
 #include <cstdio>
 
 #include "interposer/event_sender.h"
+#include "interposer/exact_checks.h"
 #include "interposer/local_assembler.h"
+#include "interposer/race_state.h"
 #include "interposer/sass_engine.h"
 #include "interposer/session.h"
 #include "interposer/twin_registers.h"
@@ -43,6 +45,18 @@ void Dump(uint64_t module_id, const std::string& ptx) {
   }
 }
 
+// What instrumented kernels look for; the rest is the CPU device's own (exact_checks.h).
+shadow::Checks ChecksOfKernels() {
+  const SessionOptions& options = Options();
+  shadow::Checks checks;
+  checks.memory = options.check_memory;
+  if (options.exact_checks) return checks;
+  checks.races = options.check_races;
+  checks.sync = options.check_sync;
+  checks.init = options.check_init;
+  return checks;
+}
+
 // Fills in what launches need: one record per entry.
 void EnterKernels(LoadedModule& module) {
   for (const shadow::KernelPlan& plan : module.code.kernels) {
@@ -61,6 +75,14 @@ ModuleLoadedEvent Describe(LoadedModule& module) {
   ModuleLoadedEvent event;
   event.module_id = module.id;
   event.not_checked_reason = module.not_checked_reason;
+  if (!InstrumentsKernels() && ExactChecks() && module.not_checked_reason.empty()) {
+    for (const shadow::KernelPlan& plan : module.code.kernels) {
+      LoadedKernel& out = event.kernels.emplace_back();
+      out.name = plan.name;
+      out.checked = true;
+      out.engine = EngineName(Engine::kEmulator);
+    }
+  }
   if (!module.instrumented) return event;
   for (const shadow::KernelPlan& plan : module.code.kernels) {
     const KernelRecord* kernel = module.Kernel(plan.name);
@@ -73,6 +95,9 @@ ModuleLoadedEvent Describe(LoadedModule& module) {
     for (const shadow::UncheckedAccess& access : plan.unchecked) {
       out.unchecked.push_back({access.instruction, access.reason, access.count});
     }
+    for (const shadow::UncheckedAccess& access : plan.races.unchecked) {
+      out.unchecked.push_back({access.instruction, "races: " + access.reason, access.count});
+    }
   }
   return event;
 }
@@ -80,7 +105,7 @@ ModuleLoadedEvent Describe(LoadedModule& module) {
 }  // namespace
 
 bool WatchesImages() {
-  static const bool watches = Options().check_memory || Options().null_rewrite;
+  static const bool watches = ChecksAnything() || Options().null_rewrite;
   return watches;
 }
 
@@ -209,13 +234,26 @@ ModulePointer Load(const LoadCall& call, CUresult* result) {
   bool loaded = false;
   std::string note = call.image.note;
 
-  if (call.image.ptx && !Options().use_ptx_engine) {
+  if (call.image.ptx && !InstrumentsKernels() && !Options().null_rewrite) {
+    // The program's own code runs; the CPU device checks it. Names serve reports.
+    if (auto code = shadow::Inspect(*call.image.ptx); code.ok()) {
+      module->code = std::move(*code);
+      for (const shadow::KernelPlan& plan : module->code.kernels)
+        module->Kernel(plan.name)->not_checked_reason.clear();
+    }
+    const auto start = Clock::now();
+    *result = call.load_original();
+    load_duration_ns = NanosecondsSince(start);
+    if (*result != CUDA_SUCCESS) return nullptr;
+    loaded = true;
+  } else if (call.image.ptx && !Options().use_ptx_engine) {
     module->not_checked_reason = "the PTX engine is off (--engine sass)";
   } else if (call.image.ptx) {
     const bool null_rewrite = Options().null_rewrite;
     const auto start = Clock::now();
     ptx::Result<shadow::InstrumentedModule> code = shadow::Instrument(
-        *call.image.ptx, null_rewrite ? shadow::Rewrite::kNull : shadow::Rewrite::kMemoryChecks);
+        *call.image.ptx, null_rewrite ? shadow::Rewrite::kNull : shadow::Rewrite::kMemoryChecks,
+        ChecksOfKernels());
     rewrite_duration_ns = NanosecondsSince(start);
     if (!code.ok()) {
       module->not_checked_reason = "its PTX cannot be rewritten: " + code.error().ToString();
@@ -238,6 +276,7 @@ ModulePointer Load(const LoadCall& call, CUresult* result) {
       } else {
         module->instrumented = true;
         EnterKernels(*module);
+        if (ChecksRacesOnDevice()) EnterRaceSites(module);
       }
       if (!load.note.empty()) note += (note.empty() ? "" : "; ") + load.note;
       if (!call.keep_text || !loaded) std::string().swap(module->code.ptx);

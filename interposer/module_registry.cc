@@ -8,6 +8,8 @@
 #include <set>
 #include <shared_mutex>
 
+#include "interposer/exact_checks.h"
+#include "interposer/init_state.h"
 #include "interposer/session.h"
 
 namespace ops_debug::interposer {
@@ -79,13 +81,17 @@ void EnterVariables(const LoadedModule& module, ContextState& state) {
     allocation.owner = module.id;
     allocation.context = state.context;
     Book().Insert(std::move(allocation));
-    if (!state.shadow.MarkValid(address, bytes, bytes)) state.lost = true;
+    if (ChecksMemory() && !state.shadow.MarkValid(address, bytes, bytes)) state.lost = true;
   }
 }
 
 std::string SetUp(const LoadedModule& module, ContextState& state, ModuleInstance* instance) {
   InternalCalls calls(state);
   if (!calls.ok()) return "its context cannot be made current";
+  if (!module.instrumented) {
+    EnterVariables(module, state);
+    return "";
+  }
   CUdeviceptr symbol = 0;
   size_t symbol_bytes = 0;
   if (!FindGlobal(module, shadow::kModuleContextSymbol, &symbol, &symbol_bytes) ||
@@ -108,6 +114,8 @@ std::string SetUp(const LoadedModule& module, ContextState& state, ModuleInstanc
     return "no pinned host memory for fault records";
   }
   std::memset(published, 0, published_bytes);
+  HideFromChecks(reinterpret_cast<uint64_t>(published), published_bytes);
+  HideFromChecks(symbol, symbol_bytes);
   instance->published = static_cast<shadow::PublishedFault*>(published);
   if (OPS_DEBUG_REAL(cuMemHostGetDevicePointer_v2)(&published_device, published, 0) !=
       CUDA_SUCCESS) {
@@ -120,6 +128,10 @@ std::string SetUp(const LoadedModule& module, ContextState& state, ModuleInstanc
   context.counters = instance->counters;
   context.flags = Options().trap_on_error ? shadow::kFlagTrapOnError : 0;
   context.abi_version = shadow::kAbiVersion;
+  if (state.init) {
+    context.init_directory = state.init->directory();
+    if (context.init_directory == 0) return "no device memory for the state of unwritten memory";
+  }
   if (!state.device.Fill(instance->records, 0, device_bytes) ||
       !state.device.Write(symbol, &context, sizeof context) || !state.device.Finish()) {
     return "the rewritten module's own variable cannot be written";
@@ -129,6 +141,24 @@ std::string SetUp(const LoadedModule& module, ContextState& state, ModuleInstanc
 }
 
 }  // namespace
+
+const char* EngineName(Engine engine) {
+  switch (engine) {
+    case Engine::kPtx:
+      return "ptx";
+    case Engine::kSass:
+      return "sass";
+    case Engine::kEmulator:
+      return "emulator";
+  }
+  return "";
+}
+
+uint32_t OriginalLine(const LoadedModule& module, uint32_t loaded_line) {
+  if (!module.instrumented) return loaded_line;
+  const std::vector<uint32_t>& lines = module.code.original_lines;
+  return loaded_line == 0 || loaded_line > lines.size() ? 0 : lines[loaded_line - 1];
+}
 
 uint64_t NextModuleId() {
   static std::atomic<uint64_t> next{1};

@@ -31,10 +31,13 @@ struct LoadedModule;
 
 // What checks a kernel.
 enum class Engine : uint8_t {
-  kPtx,   // its instrumented twin runs in its place
-  kSass,  // its own machine code is patched (sass_engine.h)
+  kPtx,       // its instrumented twin runs in its place
+  kSass,      // its own machine code is patched (sass_engine.h)
+  kEmulator,  // the CPU device checks it while it runs (exact_checks.h)
 };
-inline constexpr size_t kEngineCount = 2;
+inline constexpr size_t kEngineCount = 3;
+// As events name it.
+const char* EngineName(Engine engine);
 
 // One entry of a module.
 struct KernelRecord {
@@ -49,9 +52,10 @@ struct KernelRecord {
   std::map<std::string, uint64_t, std::less<>> unchecked_launches;  // by reason
   std::atomic<bool> in_summary{false};  // waits to be summed up (launch_record.h)
 
-  // Of its nodes in graphs that run the original: whether the second engine checks them, and why
-  // not. The last one made speaks for all.
-  std::atomic<bool> node_covered_by_sass{false};
+  // Of its nodes in graphs that run the original: whether another engine checks them, and why not.
+  // The last one made speaks for all.
+  std::atomic<bool> node_covered{false};
+  std::atomic<Engine> node_engine{Engine::kSass};
   std::string node_not_checked_reason;
 
   KernelFilter filter;
@@ -90,6 +94,7 @@ struct LoadedModule {
   CUlibrary library = nullptr;
   bool instrumented = false;
   std::string not_checked_reason;
+  uint32_t site_base = 0;           // of its sites among those of all modules (race_state.h)
   shadow::InstrumentedModule code;  // without its text, unless the driver keeps a reference to it
   std::mutex mutex;                 // guards the maps
   std::map<std::string, std::unique_ptr<KernelRecord>, std::less<>> kernels;
@@ -155,6 +160,10 @@ CUfunction NodeHandle(const FunctionRecord& function);
 InstancePointer InstanceIn(const ModulePointer& module, const ContextPointer& context);
 
 std::vector<InstancePointer> AllInstances();
+
+// Line of the program's own PTX that became line `loaded_line` of the text that was loaded; 0: of
+// code that was added.
+uint32_t OriginalLine(const LoadedModule& module, uint32_t loaded_line);
 
 // Frees an instance's memory; its context must be current.
 void FreeInstance(ModuleInstance& instance);

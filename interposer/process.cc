@@ -175,6 +175,16 @@ std::string DriverVersion() {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
+std::vector<std::string> ChecksInWords(const SessionOptions& options) {
+  std::vector<std::string> checks;
+  if (options.check_memory) checks.emplace_back("memory");
+  if (options.check_races) checks.emplace_back("race");
+  if (options.check_sync) checks.emplace_back("sync");
+  if (options.check_init) checks.emplace_back("init");
+  if (checks.empty() || options.null_rewrite) checks = {"none"};
+  return checks;
+}
+
 void SendProcessStart() {
   ProcessStartEvent event;
   event.parent_process_id = static_cast<uint32_t>(getppid());
@@ -189,6 +199,7 @@ void SendProcessStart() {
       FirstOf({"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"});
   event.world_size = FirstOf({"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"});
   event.injected = g_process.injected.load();
+  event.checks = ChecksInWords(Options());
   Send(event);
   if (g_process.handlers_off.load()) {
     DiagnosticEvent diagnostic;

@@ -48,7 +48,12 @@ SessionOptions ReadEnvironment() {
   if (!options.active) return options;
   const std::vector<std::string> checks = SplitAtCommas(Environment(proto::kEnvChecks));
   options.check_memory = checks.empty();
-  for (const std::string& check : checks) options.check_memory |= check == "memory";
+  for (const std::string& check : checks) {
+    options.check_memory |= check == "memory" || check == "all";
+    options.check_races |= check == "race" || check == "all";
+    options.check_sync |= check == "sync" || check == "all";
+    options.check_init |= check == "init" || check == "all";
+  }
   options.null_rewrite = Environment(proto::kEnvRewrite) == "null";
   options.trap_on_error = Environment(proto::kEnvOnError) == "trap";
   ReadNumber(proto::kEnvQuarantineBytes, &options.quarantine_bytes);
@@ -56,6 +61,8 @@ SessionOptions ReadEnvironment() {
   options.emulated = Environment(proto::kEnvEmulator) == "1";
   const std::string_view engine = Environment(proto::kEnvEngine);
   options.use_ptx_engine = engine != "sass";
+  options.exact_checks = options.emulated && engine != "ptx" &&
+                         (options.check_races || options.check_sync || options.check_init);
   options.use_sass_engine = engine != "ptx" && !options.emulated;
   options.ptx_store = Environment(proto::kEnvPtxStore);
   options.track_tensors = Environment(proto::kEnvTensors) != "0";
@@ -113,6 +120,12 @@ const SessionOptions& Options() noexcept {
   } catch (...) {
     return g_passive.options;
   }
+}
+
+bool ChecksAnything() noexcept {
+  const SessionOptions& options = Options();
+  return !options.null_rewrite &&
+         (options.check_memory || options.check_races || options.check_sync || options.check_init);
 }
 
 bool SessionOpen() noexcept {

@@ -12,9 +12,11 @@ namespace ops_debug::interposer {
 
 // The environment of proto/session.h, read once.
 struct SessionOptions {
-  bool active = false;         // kEnvRing is set and the library is not to stay passive
-  std::string ring;            // name of the shared-memory segment
-  bool check_memory = false;   // kEnvChecks contains "memory" (default when unset)
+  bool active = false;        // kEnvRing is set and the library is not to stay passive
+  std::string ring;           // name of the shared-memory segment
+  bool check_memory = false;  // kEnvChecks contains "memory" (default when unset)
+  // kEnvChecks contains "race", "sync", "init".
+  bool check_races = false, check_sync = false, check_init = false;
   bool null_rewrite = false;   // kEnvRewrite is "null"
   bool trap_on_error = false;  // kEnvOnError is "trap"
   uint64_t quarantine_bytes = 256ull << 20;
@@ -28,8 +30,14 @@ struct SessionOptions {
   uint64_t launch_count = UINT64_MAX;
   uint64_t sample = 1;  // check one launch in so many
   bool leak_check = false;
+  // Races, barriers and uninitialised reads are found by the emulator's own exact checks, not by
+  // instrumented kernels: emulated, unless kEnvEngine is "ptx".
+  bool exact_checks = false;
   std::string library;  // full path of the interposer, as the launcher named it
 };
+
+// True if any check is on: allocations and streams are tracked.
+bool ChecksAnything() noexcept;
 
 // Thread-safe; the reference stays valid until the process is gone.
 const SessionOptions& Options() noexcept;

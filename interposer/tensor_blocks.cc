@@ -10,6 +10,7 @@
 #include "interposer/allocation_tracking.h"
 #include "interposer/context_state.h"
 #include "interposer/event_sender.h"
+#include "interposer/exact_checks.h"
 #include "interposer/launch_record.h"
 #include "interposer/process_state.h"
 #include "interposer/python_stack.h"
@@ -58,7 +59,7 @@ void ReportNoMemory() noexcept {
 }  // namespace
 
 bool TracksTensors() noexcept {
-  static const bool tracks = ChecksMemory() && Options().track_tensors;
+  static const bool tracks = ChecksAnything() && Options().track_tensors;
   return tracks;
 }
 
@@ -91,6 +92,8 @@ void BlockHandedOut(const BlockReport& report) noexcept {
     if (!segment) return;
     const ContextPointer state = FindContextState(static_cast<CUcontext>(segment->context));
     if (!state || state->lost) return;
+    RenewForChecks(report.address, report.reserved_bytes);
+    if (!ChecksMemory()) return;
     if (segment->first_block &&
         !state->updates->AdoptSegment(segment->base, segment->size_bytes, report.reports_all)) {
       return;
@@ -115,7 +118,7 @@ void BlockGivenBack(uint64_t address, bool under_capture) noexcept {
         Book().GiveBack(address, LatestLaunchId(), lines, NativeStack(lines, StackOf::kGiveBack));
     if (!block) return;
     const ContextPointer state = FindContextState(static_cast<CUcontext>(block->context));
-    if (!state || state->lost) return;
+    if (!state || state->lost || !ChecksMemory()) return;
     if (under_capture) {
       state->updates->Keep(address, block->size_bytes);
     } else {

@@ -13,7 +13,8 @@ namespace ops_debug::launcher {
 namespace {
 
 // Runs the command behind "--".
-int RunProgram(const Installation& installation, const FlagValues& values, const char* name) {
+int RunProgram(const Installation& installation, const FlagValues& values, const char* name,
+               const char* default_checks = "memory") {
   if (!values.operands.empty()) {
     return Tell({"\"" + values.operands.front() + "\" stands before --",
                  "put the program behind it: ops-debug " + std::string(name) + " -- " +
@@ -23,7 +24,7 @@ int RunProgram(const Installation& installation, const FlagValues& values, const
     return Tell({"there is no program to run",
                  "ops-debug " + std::string(name) + " -- ./program arguments"});
   }
-  const auto options = ReadRunOptions(values);
+  const auto options = ReadRunOptions(values, default_checks);
   if (const auto* problem = std::get_if<Problem>(&options)) return Tell(*problem);
   const auto program = FindTarget(values.command.front());
   if (const auto* problem = std::get_if<Problem>(&program)) return Tell(*problem);
@@ -36,12 +37,13 @@ int RunProgram(const Installation& installation, const FlagValues& values, const
 }
 
 // Runs one kernel file through ops-debug-runner.
-int RunKernelFile(const Installation& installation, const FlagValues& values) {
+int RunKernelFile(const Installation& installation, const FlagValues& values,
+                  const char* default_checks) {
   if (!values.operands.empty()) {
     return Tell({"\"" + values.operands.front() + "\" belongs to no flag",
                  "arguments of a program stand behind --"});
   }
-  const auto options = ReadRunOptions(values);
+  const auto options = ReadRunOptions(values, default_checks);
   if (const auto* problem = std::get_if<Problem>(&options)) return Tell(*problem);
   Target target{
       .path = installation.runner, .arguments = {"ops-debug-runner"}, .expects_cuda = false};
@@ -72,17 +74,27 @@ int Run(const Installation& installation, const FlagValues& values) {
   return RunProgram(installation, values, "run");
 }
 
-int CheckMemory(const Installation& installation, const FlagValues& values) {
-  if (values.Has("kernel")) return RunKernelFile(installation, values);
+// A program, or a kernel file if --kernel is given.
+int Check(const Installation& installation, const FlagValues& values, const char* name,
+          const char* default_checks) {
+  if (values.Has("kernel")) return RunKernelFile(installation, values, default_checks);
   for (const Flag& flag : kKernelFlags) {
     // Boundaries are what memory checking is about, whatever runs.
     if (values.Has(flag.name) && std::string(flag.name) != "check-boundary") {
       return Tell(
           {"--" + std::string(flag.name) + " needs --kernel FILE",
-           "ops-debug check-memory --kernel kernel.cu --" + std::string(flag.name) + " ..."});
+           "ops-debug " + std::string(name) + " --kernel kernel.cu --" + flag.name + " ..."});
     }
   }
-  return RunProgram(installation, values, "check-memory");
+  return RunProgram(installation, values, name, default_checks);
+}
+
+int CheckMemory(const Installation& installation, const FlagValues& values) {
+  return Check(installation, values, "check-memory", "memory");
+}
+
+int CheckSync(const Installation& installation, const FlagValues& values) {
+  return Check(installation, values, "check-sync", "race,sync,init");
 }
 
 int Report(const Installation& installation, const FlagValues& values) {
@@ -106,10 +118,19 @@ const Command kCommands[] = {
      "ops-debug check-memory --kernel examples/matmul_kernel.cu --input-shape 1024x1024",
      {{"Flags", &kRunFlags}, {"Kernel flags", &kKernelFlags}},
      CheckMemory},
+    {"check-sync",
+     "find data races, faults of barriers, deadlocks, uninitialised reads, unordered streams",
+     "[FLAGS] -- PROGRAM [ARGUMENTS]\n"
+     "       ops-debug check-sync [FLAGS] --kernel FILE [KERNEL FLAGS] [-- ARGUMENTS]",
+     "ops-debug check-sync -- ./my_program\n"
+     "ops-debug check-sync --kernel reduce_sum.cu --block-size 256",
+     {{"Flags", &kSyncFlags}, {"Common flags", &kRunFlags}, {"Kernel flags", &kKernelFlags}},
+     CheckSync},
     {"run",
      "run a program under chosen checks",
      "[FLAGS] -- PROGRAM [ARGUMENTS]",
-     "ops-debug run --check memory --log run.odlog -- ./my_program 1024",
+     "ops-debug run --check memory --log run.odlog -- ./my_program 1024\n"
+     "ops-debug run --check all -- python3 train.py",
      {{"Flags", &kCheckFlags}, {"Common flags", &kRunFlags}},
      Run},
     {"report",

@@ -26,7 +26,8 @@ constexpr Flag kRunTable[] = {
     {"gen-suppressions", nullptr, "print an entry for such a file with each finding"},
     {"list-kernels", nullptr, "list every kernel: engine, launches, share of the GPU time"},
     {"engine", "auto|ptx|sass",
-     "check rewritten PTX, patched machine code, or the first if there is PTX (auto)"},
+     "check rewritten PTX, patched machine code, or the first if there is PTX (auto; on the "
+     "emulator, ptx finds races as a GPU does, auto exactly)"},
     {"tensors", "on|off",
      "give each tensor in PyTorch's, CuPy's and RMM's pools bounds of its own (on)"},
     {"leak-check", nullptr, "list device memory that is never freed"},
@@ -48,7 +49,15 @@ constexpr Flag kRunTable[] = {
 };
 
 constexpr Flag kCheckTable[] = {
-    {"check", "memory|none", "what to check (memory)"},
+    {"check", "CHECK[,CHECK...]",
+     "memory, race, sync (barriers, deadlocks), init (uninitialised reads), all or none (memory)"},
+    {"check-sync", nullptr, "the same as --check race,sync,init, beside what --check names"},
+};
+
+constexpr Flag kSyncTable[] = {
+    {"check", "CHECK[,CHECK...]",
+     "memory, race, sync (barriers, deadlocks), init (uninitialised reads), all or none "
+     "(race,sync,init)"},
 };
 
 constexpr Flag kKernelTable[] = {
@@ -65,7 +74,8 @@ constexpr Flag kKernelTable[] = {
     {"debug-build", nullptr, "compile with -G and without inlining"},
     {"nvcc-option", "OPTION", "passed on to nvcc: --nvcc-option=-Iinclude", true},
     {"any-output", nullptr, "--schedules: outputs may depend on the schedule"},
-    {"check-boundary", nullptr, "check array boundaries; part of memory checking, so always on"},
+    {"check-boundary", nullptr,
+     "check array boundaries: memory checking, which check-memory always does"},
 };
 
 constexpr Flag kReportTable[] = {
@@ -94,6 +104,7 @@ std::vector<std::string> VisibleNames(const std::vector<std::span<const Flag>>& 
 
 const std::span<const Flag> kRunFlags = kRunTable;
 const std::span<const Flag> kCheckFlags = kCheckTable;
+const std::span<const Flag> kSyncFlags = kSyncTable;
 const std::span<const Flag> kKernelFlags = kKernelTable;
 const std::span<const Flag> kReportFlags = kReportTable;
 

@@ -23,6 +23,8 @@ struct Flag {
 extern const std::span<const Flag> kRunFlags;
 // Of `run` only.
 extern const std::span<const Flag> kCheckFlags;
+// Of `check-sync` only.
+extern const std::span<const Flag> kSyncFlags;
 // Of commands that take --kernel; handed on as they are.
 extern const std::span<const Flag> kKernelFlags;
 // Of `report`.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <set>
 
 #include "proto/kernel_name_pattern.h"
 
@@ -21,17 +22,22 @@ Problem BadValue(const std::string& flag, const std::string& value, const std::s
   return {"--" + flag + " " + (value.empty() ? "\"\"" : value) + ": expected " + expected, ""};
 }
 
+// "text or json".
+std::string Alternatives(const std::vector<std::string>& words) {
+  std::string text;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (i > 0) text += i + 1 == words.size() ? " or " : ", ";
+    text += words[i];
+  }
+  return text;
+}
+
 // Reads a flag that takes one of a few words.
 std::optional<Problem> ReadWord(const FlagValues& values, const std::string& flag,
                                 const std::vector<std::string>& words, std::string* value) {
   *value = values.Get(flag, *value);
   if (std::find(words.begin(), words.end(), *value) != words.end()) return std::nullopt;
-  std::string expected;
-  for (size_t i = 0; i < words.size(); ++i) {
-    if (i > 0) expected += i + 1 == words.size() ? " or " : ", ";
-    expected += words[i];
-  }
-  return BadValue(flag, *value, expected);
+  return BadValue(flag, *value, Alternatives(words));
 }
 
 // "64M", "1G", "4096".
@@ -136,6 +142,58 @@ std::optional<Problem> ReadCount(const FlagValues& values, const std::string& fl
   return std::nullopt;
 }
 
+std::vector<std::string> SplitAtCommas(const std::string& text) {
+  std::vector<std::string> words(1);
+  for (const char c : text) {
+    if (c == ',') {
+      words.emplace_back();
+    } else {
+      words.back() += c;
+    }
+  }
+  return words;
+}
+
+// --check, --check-sync and, where memory is not checked anyway, --check-boundary.
+std::optional<Problem> ReadChecks(const FlagValues& values, const std::string& default_checks,
+                                  RunOptions* options) {
+  const std::vector<std::string> names = {"memory", "race", "sync", "init"};
+  std::vector<std::string> known = names;
+  known.insert(known.end(), {"all", "none"});
+  std::set<std::string> chosen;
+  bool none = false;
+  const auto add = [&](const std::string& list) -> std::optional<Problem> {
+    for (const std::string& word : SplitAtCommas(list)) {
+      if (std::find(known.begin(), known.end(), word) == known.end()) {
+        Problem problem = BadValue("check", list, Alternatives(known) + ", several with commas");
+        if (const auto near = Nearest(word, known)) problem.hint = "did you mean " + *near + '?';
+        return problem;
+      }
+      none |= word == "none";
+      if (word == "all") chosen.insert(names.begin(), names.end());
+      if (word != "all" && word != "none") chosen.insert(word);
+    }
+    return std::nullopt;
+  };
+  const bool adds_sync = values.Has("check-sync");
+  if (values.Has("check") || !adds_sync) {
+    if (auto problem = add(values.Get("check", default_checks))) return problem;
+  }
+  if (adds_sync) add("race,sync,init");
+  if (values.Has("check-boundary")) add("memory");
+  if (none && !chosen.empty()) {
+    return Problem{"--check none and other checks exclude each other",
+                   "name the checks that you want, or none alone"};
+  }
+  options->checks.clear();
+  for (const std::string& name : names) {
+    if (!chosen.contains(name)) continue;
+    options->checks += (options->checks.empty() ? "" : ",") + name;
+  }
+  if (options->checks.empty()) options->checks = "none";
+  return std::nullopt;
+}
+
 // Which launches are checked.
 std::optional<Problem> ReadFilters(const FlagValues& values, RunOptions* options) {
   if (values.Has("kernel-name")) {
@@ -197,7 +255,8 @@ std::variant<ReportOptions, Problem> ReadReportOptions(const FlagValues& values)
   return options;
 }
 
-std::variant<RunOptions, Problem> ReadRunOptions(const FlagValues& values) {
+std::variant<RunOptions, Problem> ReadRunOptions(const FlagValues& values,
+                                                 const std::string& default_checks) {
   RunOptions options;
   auto report = ReadReportOptions(values);
   if (auto* problem = std::get_if<Problem>(&report)) return *problem;
@@ -205,8 +264,7 @@ std::variant<RunOptions, Problem> ReadRunOptions(const FlagValues& values) {
   if (auto problem = ReadDevice(values, &options.device)) return *problem;
   if (auto problem = ReadEmulate(values, &options)) return *problem;
   if (auto problem = ReadSchedule(values, &options)) return *problem;
-  if (auto problem = ReadWord(values, "check", {"memory", "none"}, &options.checks))
-    return *problem;
+  if (auto problem = ReadChecks(values, default_checks, &options)) return *problem;
   if (auto problem = ReadWord(values, "rewrite", {"checks", "null"}, &options.rewrite)) {
     return *problem;
   }
@@ -215,6 +273,11 @@ std::variant<RunOptions, Problem> ReadRunOptions(const FlagValues& values) {
   }
   if (auto problem = ReadWord(values, "engine", {"auto", "ptx", "sass"}, &options.engine)) {
     return *problem;
+  }
+  if (options.engine == "sass" && options.checks != "memory" && options.checks != "none") {
+    return Problem{
+        "--engine sass checks memory only; --check " + options.checks + " needs the kernels' PTX",
+        "leave --engine away: kernels with PTX get every check, the others memory"};
   }
   std::string tensors = "on";
   if (auto problem = ReadWord(values, "tensors", {"on", "off"}, &tensors)) return *problem;

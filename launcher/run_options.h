@@ -31,7 +31,7 @@ struct ReportOptions {
 struct RunOptions {
   ReportOptions report;
   DeviceChoice device;
-  std::string checks = "memory";
+  std::string checks = "memory";  // of "memory", "race", "sync", "init", with commas; or "none"
   std::string rewrite = "checks";
   std::string on_error = "skip";
   std::string emulate;  // models of the emulator's devices; empty: its default
@@ -49,6 +49,8 @@ struct RunOptions {
 };
 
 std::variant<ReportOptions, Problem> ReadReportOptions(const FlagValues& values);
-std::variant<RunOptions, Problem> ReadRunOptions(const FlagValues& values);
+// `default_checks` are those of a command without --check.
+std::variant<RunOptions, Problem> ReadRunOptions(const FlagValues& values,
+                                                 const std::string& default_checks = "memory");
 
 }  // namespace ops_debug::launcher

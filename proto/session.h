@@ -7,7 +7,8 @@ namespace ops_debug::proto {
 // Name of the shared-memory segment that holds the event ring (ring.h). Unset: the interposer stays
 // passive.
 inline constexpr char kEnvRing[] = "OPS_DEBUG_RING";
-// Comma-separated checks: "memory", "none". "none" loads every image untouched.
+// Comma-separated checks: "memory", "race", "sync", "init", "all", "none". "none" loads every image
+// untouched; unset: "memory".
 inline constexpr char kEnvChecks[] = "OPS_DEBUG_CHECKS";
 // "checks" (default): instrument; "null": parse and print PTX, add nothing (for measurements).
 inline constexpr char kEnvRewrite[] = "OPS_DEBUG_REWRITE";

@@ -1,6 +1,7 @@
 // The printer: one append-only buffer, every piece written where the parser found it.
 #include "ptx/printer.h"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 
@@ -29,9 +30,22 @@ class Writer {
     return std::move(buffer_);
   }
 
+  // What is written next begins a line that was line `original` of the text that was parsed.
+  void KeepLinesIn(std::vector<uint32_t>* lines) { lines_ = lines; }
+  void Line(uint32_t original) {
+    if (lines_ == nullptr) return;
+    line_ +=
+        static_cast<size_t>(std::count(buffer_.data() + counted_, buffer_.data() + size_, '\n'));
+    counted_ = size_;
+    lines_->resize(line_ + 1);
+    lines_->back() = original;
+  }
+
  private:
   std::string buffer_;
   size_t size_ = 0;
+  std::vector<uint32_t>* lines_ = nullptr;
+  size_t line_ = 0, counted_ = 0;  // line feeds in the first `counted_` bytes
 };
 
 void Write(Writer& out, const Operand& operand);
@@ -171,6 +185,7 @@ void Write(Writer& out, const Variable& variable) {
 struct StatementWriter {
   Writer& out;
   void operator()(const Instruction& instruction) const {
+    out.Line(instruction.position.line);
     out << '\t';
     Write(out, instruction);
     out << '\n';
@@ -265,8 +280,9 @@ struct ItemWriter {
 
 }  // namespace
 
-std::string Print(const Module& module) {
+std::string Print(const Module& module, std::vector<uint32_t>* original_lines) {
   Writer out(module.source().size() + module.source().size() / 8);
+  out.KeepLinesIn(original_lines);
   out << ".version " << module.version << "\n.target ";
   for (size_t i = 0; i < module.targets.size(); ++i)
     out << (i == 0 ? "" : ", ") << module.targets[i];

@@ -67,9 +67,11 @@ def render(messages, enums):
         out.append("};\n\n")
     out.append("}  // namespace ops_debug::interposer::proto_fields\n\n")
     out.append("// The enums themselves.\nnamespace ops_debug::interposer::proto_enums {\n\n")
-    for _, name, values in enums:
+    short_names = [name for _, name, _ in enums]
+    for full_name, name, values in enums:
         prefix = re.sub(r"(?<!^)(?=[A-Z])", "_", name).upper() + "_"
-        out.append(f"enum class {name} : int32_t {{\n")
+        # Nested enums are known by their own name, if it names one only.
+        out.append(f"enum class {name if short_names.count(name) == 1 else full_name} : int32_t {{\n")
         out += [f"  k{pascal(value.removeprefix(prefix))} = {number},\n" for value, number in values]
         out.append("};\n\n")
     out.append("}  // namespace ops_debug::interposer::proto_enums\n")

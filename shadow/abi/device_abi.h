@@ -7,7 +7,7 @@
 
 namespace ops_debug::shadow {
 
-constexpr uint32_t kAbiVersion = 1;
+constexpr uint32_t kAbiVersion = 2;
 
 // ---- Shadow memory
 // -------------------------------------------------------------------------------------------------
@@ -41,8 +41,35 @@ struct ModuleContext {
   uint64_t counters;   // device address of Counters
   uint32_t flags;      // kFlag...
   uint32_t abi_version;
+  uint64_t init_directory;  // as `directory`, for bytes that were never written; 0: not checked
 };
 constexpr uint32_t kFlagTrapOnError = 1;  // --on-error trap
+
+// ---- Memory that was never written
+// The same directory and chunks once more, but a shadow byte holds one bit for each of its 8 bytes:
+// bit i is set while byte i has not been written since the memory was allocated. Memory that is not
+// watched has no bit set. Bits are only changed by 32-bit atomics.
+constexpr uint32_t kUninitialisedClass =
+    0;  // of a site that reads it (Site::init), in place of FaultClass
+enum InitRangeState : uint32_t {
+  kInitWritten = 0,
+  kInitUnwritten = 1,
+  kInitAsSource = 2,
+};
+// Parameter of the kernel kInitRangeKernel (init_ranges.cu).
+struct InitRange {
+  uint64_t directory;
+  uint64_t address;
+  uint64_t width_bytes;
+  uint64_t height;
+  uint64_t pitch_bytes;
+  uint64_t source_directory;  // kInitAsSource
+  uint64_t source;
+  uint64_t source_pitch_bytes;
+  uint32_t state;  // InitRangeState
+  uint32_t reserved;
+};
+constexpr char kInitRangeKernel[] = "ops_debug_init_range";
 
 // ---- Launch parameter
 // ---------------------------------------------------------------------------------------------- A
@@ -121,7 +148,8 @@ constexpr char kApplyFewUpdates[] = "ops_debug_apply_few_updates";
 constexpr char kApplyManyUpdates[] = "ops_debug_apply_many_updates";
 static_assert(sizeof(ShadowUpdateTable<kManyUpdates>) <= 4096 - 128);
 
-static_assert(sizeof(ModuleContext) == 40 && sizeof(LaunchHeader) == 8 &&
+static_assert(sizeof(InitRange) == 72);
+static_assert(sizeof(ModuleContext) == 48 && sizeof(LaunchHeader) == 8 &&
               sizeof(BoundsEntry) == 16);
 static_assert(sizeof(FaultRecord) == 32 && sizeof(PublishedFault) == 72 && sizeof(Counters) == 8);
 

@@ -85,7 +85,9 @@ __device__ __noinline__ uint32_t __ops_debug_check(uint64_t address, uint32_t si
     }
   } else {
     // Generic addresses of the other spaces have no shadow. Shared memory is one range; offsets
-    // start behind what the system reserves (1 KiB on sm_90), so the test allows for that. Local
+    // start behind what the system reserves (1 KiB on sm_90), so the test allows for that. Where
+    // there are clusters, the test is for shared memory of any block of the cluster (instrument.cc
+    // replaces the instruction): each has a window of 16 MiB, and all have the same size. Local
     // memory has no size to test against.
     if (__isLocal(reinterpret_cast<void*>(address))) goto in_bounds;
     if (__isShared(reinterpret_cast<void*>(address))) {
@@ -93,6 +95,7 @@ __device__ __noinline__ uint32_t __ops_debug_check(uint64_t address, uint32_t si
       uint32_t size;
       asm("cvta.to.shared.u64 %0, %1;" : "=l"(offset) : "l"(address));
       asm("mov.u32 %0, %%total_smem_size;" : "=r"(size));
+      offset &= 0xff'ffff;
       if (offset + bytes > size + 1024ull) {
         __ops_debug_report(address, site, kFaultOutOfBounds, kBoundsUseShadow, 0, launch,
                            kShadowRedZone);

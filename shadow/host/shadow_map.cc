@@ -19,14 +19,16 @@ uint64_t GranuleBehind(uint64_t end) { return (end + kGranuleBytes - 1) >> kShad
 
 }  // namespace
 
+ShadowMap::ShadowMap(DeviceOperations& device) : ShadowMap(device, kShadowUnknown, kShadowWild) {}
+
 bool ShadowMap::Create() {
   std::lock_guard lock(mutex_);
   if (directory_ != 0) return true;
   const uint64_t directory = device_.Allocate(kDirectoryBytes);
-  const uint64_t unknown = SharedChunk(kShadowUnknown);
+  const uint64_t unknown = SharedChunk(unknown_);
   wild_chunk_ = device_.Allocate(kChunkBytes);
   bool ok = directory != 0 && unknown != 0 && wild_chunk_ != 0 &&
-            device_.Fill(wild_chunk_, kShadowWild, kChunkBytes);
+            device_.Fill(wild_chunk_, wild_, kChunkBytes);
   if (ok) {
     const std::vector<uint64_t> piece(64 * 1024, unknown);
     static_assert(kDirectoryEntries % (64 * 1024) == 0);
@@ -71,7 +73,7 @@ bool ShadowMap::Point(uint64_t entry, uint64_t chunk) {
 uint64_t ShadowMap::OwnChunk(uint64_t entry) {
   const auto found = regions_.find(entry);
   if (found != regions_.end() && !found->second.shared) return found->second.chunk;
-  const uint8_t value = found == regions_.end() ? kShadowUnknown : found->second.value;
+  const uint8_t value = found == regions_.end() ? unknown_ : found->second.value;
   const uint64_t chunk = device_.Allocate(kChunkBytes);
   if (chunk == 0) return 0;
   if (!device_.Fill(chunk, value, kChunkBytes) || !Point(entry, chunk)) {
@@ -90,7 +92,7 @@ bool ShadowMap::Fill(uint64_t first_granule, uint64_t end_granule, uint8_t value
     const uint64_t bytes = end - first_granule;
     const auto found = regions_.find(entry);
     const bool own = found != regions_.end() && !found->second.shared;
-    const uint8_t now = found == regions_.end() ? kShadowUnknown : found->second.value;
+    const uint8_t now = found == regions_.end() ? unknown_ : found->second.value;
     if (!own && now == value) {
       // Says so already.
     } else if (!own && bytes == kChunkBytes) {
@@ -151,10 +153,26 @@ bool ShadowMap::MarkFreed(uint64_t address, uint64_t reserved_bytes) {
   return device_.Finish() && ok;
 }
 
+bool ShadowMap::Mark(uint64_t address, uint64_t size_bytes, uint8_t value) {
+  std::lock_guard lock(mutex_);
+  if (directory_ == 0) return false;
+  const bool ok = Fill(GranuleOf(address), GranuleBehind(address + size_bytes), value);
+  return device_.Finish() && ok;
+}
+
+bool ShadowMap::MarkAllInStream(uint8_t value, void* stream) {
+  std::lock_guard lock(mutex_);
+  bool ok = true;
+  for (const auto& [entry, region] : regions_) {
+    if (!region.shared) ok = device_.FillInStream(region.chunk, value, kChunkBytes, stream) && ok;
+  }
+  return ok;
+}
+
 bool ShadowMap::MarkUnknown(uint64_t address, uint64_t reserved_bytes) {
   std::lock_guard lock(mutex_);
   if (directory_ == 0) return false;
-  const bool ok = Fill(GranuleOf(address), GranuleBehind(address + reserved_bytes), kShadowUnknown);
+  const bool ok = Fill(GranuleOf(address), GranuleBehind(address + reserved_bytes), unknown_);
   return device_.Finish() && ok;
 }
 
@@ -168,7 +186,7 @@ bool ShadowMap::MarkFreedInStream(uint64_t address, uint64_t reserved_bytes, voi
 bool ShadowMap::MarkUnknownInStream(uint64_t address, uint64_t reserved_bytes, void* stream) {
   std::lock_guard lock(mutex_);
   if (directory_ == 0) return false;
-  return FillInStream(GranuleOf(address), GranuleBehind(address + reserved_bytes), kShadowUnknown,
+  return FillInStream(GranuleOf(address), GranuleBehind(address + reserved_bytes), unknown_,
                       stream);
 }
 

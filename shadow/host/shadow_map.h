@@ -17,7 +17,10 @@ namespace ops_debug::shadow {
 class ShadowMap {
  public:
   // `device` must outlive the map.
-  explicit ShadowMap(DeviceOperations& device) : device_(device) {}
+  explicit ShadowMap(DeviceOperations& device);
+  // For shadow memory of another meaning: what bytes are at first, and beyond all addresses.
+  ShadowMap(DeviceOperations& device, uint8_t unknown, uint8_t wild)
+      : device_(device), unknown_(unknown), wild_(wild) {}
   ShadowMap(const ShadowMap&) = delete;
   ShadowMap& operator=(const ShadowMap&) = delete;
 
@@ -33,6 +36,10 @@ class ShadowMap {
   bool MarkValid(uint64_t address, uint64_t size_bytes, uint64_t reserved_bytes);
   // The whole of [address, address + reserved).
   bool MarkFreed(uint64_t address, uint64_t reserved_bytes);
+  // All of its bytes; for shadow memory of another meaning.
+  bool Mark(uint64_t address, uint64_t size_bytes, uint8_t value);
+  // Every byte of every region that has a chunk of its own, in stream order.
+  bool MarkAllInStream(uint8_t value, void* stream);
   bool MarkUnknown(uint64_t address, uint64_t reserved_bytes);
   // The same when the work queued on `stream` so far is done.
   bool MarkFreedInStream(uint64_t address, uint64_t reserved_bytes, void* stream);
@@ -67,6 +74,7 @@ class ShadowMap {
   bool Point(uint64_t entry, uint64_t chunk);
 
   DeviceOperations& device_;
+  const uint8_t unknown_, wild_;
   mutable std::mutex mutex_;
   uint64_t directory_ = 0;
   uint64_t wild_chunk_ = 0;

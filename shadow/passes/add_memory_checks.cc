@@ -12,6 +12,7 @@
 #include "ptx/printer.h"
 #include "shadow/abi/device_abi.h"
 #include "shadow/passes/access_groups.h"
+#include "shadow/passes/access_site.h"
 #include "shadow/passes/check_text.h"
 #include "shadow/passes/memory_access.h"
 #include "shadow/passes/provenance.h"
@@ -28,17 +29,10 @@ using ptx::Statement;
 constexpr size_t kMaxGroupAccesses = 32;
 constexpr size_t kMaxGroupStatements = 256;
 
-AccessSpace SpaceOfSymbol(std::string_view space, AccessSpace otherwise) {
-  if (space == ".shared") return AccessSpace::kShared;
-  if (space == ".local") return AccessSpace::kLocal;
-  if (space == ".global") return AccessSpace::kGlobal;
-  return otherwise;
-}
-
 class MemoryCheckPass {
  public:
   MemoryCheckPass(ptx::Module& module, const Twin& twin, const SourceFrames& frames,
-                  std::vector<Site>* sites)
+                  uint32_t reserved_bytes, std::vector<Site>* sites)
       : module_(module),
         twin_(twin),
         function_(*twin.function),
@@ -51,8 +45,9 @@ class MemoryCheckPass {
     if (function_.is_entry) {
       const uint32_t used =
           parameters_.empty() ? 0 : parameters_.back().offset_bytes + parameters_.back().size_bytes;
-      const uint32_t start = (used + 7) / 8 * 8 + sizeof(LaunchHeader);
-      slots_that_fit_ = (ParameterSpaceBytes(module) - start) / sizeof(BoundsEntry);
+      const uint32_t start = (used + 7) / 8 * 8 + sizeof(LaunchHeader) + reserved_bytes;
+      const uint32_t space = ParameterSpaceBytes(module);
+      slots_that_fit_ = space > start ? (space - start) / sizeof(BoundsEntry) : 0;
     }
   }
 
@@ -201,6 +196,8 @@ class MemoryCheckPass {
         continue;
       }
       const auto& instruction = std::get<Instruction>(*item.statement);
+      // Out of line, the line that was named last is another's.
+      if (instruction.loc != 0) out->emplace_back(function_.locs[instruction.loc]);
       const std::string number = std::to_string(check_count_++);
       const std::string skip = "$ods_skip" + number, next = "$ods_next" + number;
       TextArguments arguments;
@@ -368,31 +365,8 @@ class MemoryCheckPass {
 
   uint32_t AddSite(const Instruction& instruction, const MemoryAccess& access,
                    const Decision& decision) {
-    Site site;
-    site.function = std::string(twin_.original->name);
-    site.kind = access.kind;
-    site.space = access.space;
-    site.access_bytes = access.copy_bytes != 0 ? access.copy_bytes : access.bytes;
-    site.ptx_line = instruction.position.line;
-    site.instruction = ptx::PrintInstruction(instruction);
-    site.frames = frames_.Of(function_, instruction.loc);
-    const Value& value = decision.value;
-    if (value.origin == Origin::kParameter) {
-      site.parameter_offset = static_cast<int32_t>(value.id);
-      for (size_t i = 0; i < parameters_.size(); i++) {
-        if (value.id >= parameters_[i].offset_bytes &&
-            value.id < parameters_[i].offset_bytes + parameters_[i].size_bytes) {
-          site.parameter_index = static_cast<int32_t>(i);
-        }
-      }
-    }
-    if (value.origin == Origin::kSymbol || value.origin == Origin::kLocalRegion) {
-      const AddressedSymbol& symbol = provenance_.symbols()[value.id];
-      site.space = SpaceOfSymbol(symbol.space, site.space);
-      site.variable_bytes = decision.array_bytes;
-      site.variable = value.origin == Origin::kSymbol ? std::string(symbol.name) : "";
-    }
-    sites_.push_back(std::move(site));
+    sites_.push_back(MakeSite(*twin_.original, instruction, access, provenance_, decision.value,
+                              decision.array_bytes, parameters_, frames_));
     return static_cast<uint32_t>(sites_.size() - 1);
   }
 
@@ -423,8 +397,9 @@ class MemoryCheckPass {
 }  // namespace
 
 ptx::Result<MemoryChecks> AddMemoryChecks(ptx::Module& module, const Twin& twin,
-                                          const SourceFrames& frames, std::vector<Site>* sites) {
-  return MemoryCheckPass(module, twin, frames, sites).Run();
+                                          const SourceFrames& frames, uint32_t reserved_bytes,
+                                          std::vector<Site>* sites) {
+  return MemoryCheckPass(module, twin, frames, reserved_bytes, sites).Run();
 }
 
 }  // namespace ops_debug::shadow

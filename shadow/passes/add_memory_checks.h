@@ -27,8 +27,10 @@ struct MemoryChecks {
   std::vector<UncheckedAccess> unchecked;
 };
 
-// Instruments `twin` in place and appends its sites to `sites`.
+// Instruments `twin` in place and appends its sites to `sites`. `reserved_bytes` of the parameter
+// space of an entry are left to other checks.
 ptx::Result<MemoryChecks> AddMemoryChecks(ptx::Module& module, const Twin& twin,
-                                          const SourceFrames& frames, std::vector<Site>* sites);
+                                          const SourceFrames& frames, uint32_t reserved_bytes,
+                                          std::vector<Site>* sites);
 
 }  // namespace ops_debug::shadow

@@ -1,8 +1,10 @@
 // The pipeline. Order matters: the device part first, because twins call it and PTX wants a
 // declaration before use; then twins, because every later pass changes twins only and the originals
-// must stay as they were; then the checks.
+// must stay as they were; then the checks, those of memory first, because they decide which
+// accesses happen at all.
 #include "shadow/passes/instrument.h"
 
+#include <algorithm>
 #include <charconv>
 #include <map>
 #include <utility>
@@ -10,7 +12,10 @@
 #include "ptx/parser.h"
 #include "ptx/printer.h"
 #include "shadow/abi/device_abi.h"
+#include "shadow/abi/race_abi.h"
+#include "shadow/passes/add_init_checks.h"
 #include "shadow/passes/add_memory_checks.h"
+#include "shadow/passes/add_race_checks.h"
 #include "shadow/passes/make_twins.h"
 #include "shadow/passes/provenance.h"
 #include "shadow/passes/source_frames.h"
@@ -19,6 +24,8 @@
 namespace ops_debug::shadow {
 namespace {
 
+#include "shadow/device/init_ptx.inc"
+#include "shadow/device/race_ptx.inc"
 #include "shadow/device/slow_path_ptx.inc"
 
 std::pair<int, int> ParseVersion(std::string_view text) {
@@ -64,6 +71,28 @@ void Merge(const std::vector<UncheckedAccess>& from, std::vector<UncheckedAccess
   }
 }
 
+void Merge(const RacePlan& from, RacePlan* to) {
+  Merge(from.unchecked, &to->unchecked);
+  to->reaches_elsewhere |= from.reaches_elsewhere;
+  to->writes_elsewhere |= from.writes_elsewhere;
+  to->uses_shared |= from.uses_shared;
+  to->uses_global |= from.uses_global;
+  to->sync_sites += from.sync_sites;
+  to->checked_accesses += from.checked_accesses;
+  to->proved_accesses += from.proved_accesses;
+  for (const std::string& name : from.variables) {
+    if (std::find(to->variables.begin(), to->variables.end(), name) == to->variables.end())
+      to->variables.push_back(name);
+  }
+}
+
+void Merge(const InitPlan& from, InitPlan* to) {
+  to->checked_loads += from.checked_loads;
+  to->marked_stores += from.marked_stores;
+  to->not_followed += from.not_followed;
+  to->writes_unseen |= from.writes_unseen;
+}
+
 KernelPlan PlanOf(const ptx::Function& entry) {
   KernelPlan plan;
   plan.name = std::string(entry.name);
@@ -75,11 +104,39 @@ KernelPlan PlanOf(const ptx::Function& entry) {
   return plan;
 }
 
+// sm_90 and up.
+bool HasClusters(const ptx::Module& module) {
+  for (const std::string_view target : module.targets) {
+    constexpr std::string_view kPrefix = "sm_";
+    if (!target.starts_with(kPrefix)) continue;
+    int number = 0;
+    std::from_chars(target.data() + kPrefix.size(), target.data() + target.size(), number);
+    return number >= 90;
+  }
+  return false;
+}
+
+// The slow path as fits the module's target: where there are clusters, a generic address may lie in
+// the shared memory of another block of the cluster.
+std::string SlowPathText(ptx::Module* module) {
+  std::string text = kSlowPathPtx;
+  if (!HasClusters(*module)) return text;
+  constexpr std::string_view kOwn = "isspacep.shared ", kAny = "isspacep.shared::cluster ";
+  for (size_t at = 0; (at = text.find(kOwn, at)) != std::string::npos; at += kAny.size()) {
+    text.replace(at, kOwn.size(), kAny);
+  }
+  constexpr std::string_view kVersionOfClusters = "7.8";
+  if (ParseVersion(module->version) < ParseVersion(kVersionOfClusters))
+    module->version = kVersionOfClusters;
+  return text;
+}
+
 }  // namespace
 
 std::string TwinName(std::string_view name) { return std::string(name) + "$ops_debug"; }
 
-ptx::Result<InstrumentedModule> Instrument(std::string_view ptx, Rewrite rewrite) {
+ptx::Result<InstrumentedModule> Instrument(std::string_view ptx, Rewrite rewrite,
+                                           const Checks& options) {
   auto parsed = ptx::Parse(std::string(ptx));
   if (!parsed.ok()) return parsed.error();
   ptx::Module& module = parsed.value();
@@ -101,23 +158,55 @@ ptx::Result<InstrumentedModule> Instrument(std::string_view ptx, Rewrite rewrite
     order.push_back(function->name);
   }
 
+  const InitFacts init_facts = options.init ? ReadInitFacts(module) : InitFacts{};
+  const bool races = options.races || options.sync;
+  const ModuleRaceFacts facts = races ? ReadRaceFacts(module) : ModuleRaceFacts{};
   if (ParseVersion(module.version) < ParseVersion(kSlowPathPtxVersion))
     module.version = kSlowPathPtxVersion;
-  if (auto appended = ptx::AppendItems(module, kSlowPathPtx); !appended.ok())
+  if (auto appended = ptx::AppendItems(module, SlowPathText(&module)); !appended.ok())
     return appended.error();
-  auto twins = MakeTwins(module);
+  if (races) {
+    if (ParseVersion(module.version) < ParseVersion(kRacePtxVersion))
+      module.version = kRacePtxVersion;
+    if (auto appended = ptx::AppendItems(module, kRacePtx); !appended.ok()) return appended.error();
+  }
+  if (options.init) {
+    if (ParseVersion(module.version) < ParseVersion(kInitPtxVersion))
+      module.version = kInitPtxVersion;
+    if (auto appended = ptx::AppendItems(module, SharedBitsText(init_facts) + kInitPtx);
+        !appended.ok())
+      return appended.error();
+  }
+  auto twins = MakeTwins(module, races);
   if (!twins.ok()) return twins.error();
   std::vector<UncheckedAccess> in_functions;
+  RacePlan races_in_functions;
+  InitPlan init_in_functions;
   bool a_function_waits = false;
   for (const Twin& twin : twins.value()) {
-    auto checks = AddMemoryChecks(module, twin, frames, &result.sites);
-    if (!checks.ok()) return checks.error();
+    ptx::Result<MemoryChecks> checks = MemoryChecks{};
+    if (options.memory) {
+      checks = AddMemoryChecks(module, twin, frames, races ? sizeof(RaceLaunch) : 0, &result.sites);
+      if (!checks.ok()) return checks.error();
+    }
+    ptx::Result<RacePlan> race_plan = RacePlan{};
+    if (races) {
+      race_plan = AddRaceChecks(module, twin, facts, options, frames, &result.sites);
+      if (!race_plan.ok()) return race_plan.error();
+    }
+    ptx::Result<InitPlan> init_plan = InitPlan{};
+    if (options.init) {
+      init_plan = AddInitChecks(module, twin, init_facts, frames, &result.sites);
+      if (!init_plan.ok()) return init_plan.error();
+    }
     if (CallsThroughPointer(*twin.original)) {
       checks->unchecked.push_back(
           {"call", "function called through a pointer, which may be an unchecked original", 1});
     }
     if (!twin.function->is_entry) {
       Merge(checks->unchecked, &in_functions);
+      Merge(*race_plan, &races_in_functions);
+      Merge(*init_plan, &init_in_functions);
       a_function_waits |= WaitsInLoop(*twin.original);
       continue;
     }
@@ -127,6 +216,9 @@ ptx::Result<InstrumentedModule> Instrument(std::string_view ptx, Rewrite rewrite
     plan.slots = std::move(checks->slots);
     plan.launch_parameter_bytes =
         static_cast<uint32_t>(sizeof(LaunchHeader) + plan.slots.size() * sizeof(BoundsEntry));
+    plan.races = std::move(race_plan).value();
+    if (plan.races.checked) plan.launch_parameter_bytes += sizeof(RaceLaunch);
+    plan.init = *init_plan;
     plan.checked_accesses = checks->checked_accesses;
     plan.unchecked = std::move(checks->unchecked);
     plan.waits_for_blocks = WaitsInLoop(*twin.original);
@@ -135,10 +227,26 @@ ptx::Result<InstrumentedModule> Instrument(std::string_view ptx, Rewrite rewrite
     // Which functions an entry reaches is not worked out; what they leave unchecked counts for
     // each.
     Merge(in_functions, &plans[name].unchecked);
+    Merge(races_in_functions, &plans[name].races);
+    Merge(init_in_functions, &plans[name].init);
     for (ptx::ParameterLayout& parameter : plans[name].parameters) parameter.name = {};
     result.kernels.push_back(std::move(plans[name]));
   }
-  result.ptx = ptx::Print(module);
+  result.ptx = ptx::Print(module, &result.original_lines);
+  return result;
+}
+
+ptx::Result<InstrumentedModule> Inspect(std::string_view ptx) {
+  auto parsed = ptx::Parse(std::string(ptx));
+  if (!parsed.ok()) return parsed.error();
+  InstrumentedModule result;
+  result.globals = ListGlobals(parsed.value());
+  for (const ptx::Item& item : parsed.value().items) {
+    const auto* function = std::get_if<ptx::Function>(&item);
+    if (function == nullptr || !function->is_entry || !function->has_body) continue;
+    KernelPlan& plan = result.kernels.emplace_back(PlanOf(*function));
+    for (ptx::ParameterLayout& parameter : plan.parameters) parameter.name = {};
+  }
   return result;
 }
 

@@ -1,4 +1,4 @@
-// Rewrites a PTX module for memory checking: the pipeline over the passes in this folder, and the
+// Rewrites a PTX module for checking: the pipeline over the passes in this folder, and the
 // plan that the host needs to launch what came out. Every original entry stays as it was; an
 // instrumented twin is added beside it.
 #pragma once
@@ -41,6 +41,12 @@ struct Site {
   int32_t parameter_index = -1;  // index of the parameter that holds it
   std::string variable;          // shared, local or global array that the address was derived from
   uint64_t variable_bytes = 0;   // its size, 0 if not known (dynamic shared memory)
+  // A read that is tested for memory that was never written (kUninitialisedClass): what its value
+  // comes to matter for ("branch", "address", "stored"), and where.
+  bool init = false;
+  std::string use;
+  uint32_t use_ptx_line = 0;
+  std::vector<SourceFrame> use_frames;
 };
 
 // One BoundsEntry that the host fills before each launch.
@@ -58,6 +64,43 @@ struct UncheckedAccess {
   uint32_t count = 0;
 };
 
+// A pointer parameter that memory is reached through, as far as races go.
+struct RaceSlot {
+  uint32_t parameter_offset = 0;  // of the pointer in the parameter buffer
+  bool reads = false, writes = false;
+  // Every access through it has the one form pointer + stride * (linear index of the thread in the
+  // grid) + constant, of no more bytes than the stride: threads cannot meet in it. The host may
+  // leave it untracked if no other slot leads to the same allocation; see `index_x_only`.
+  bool own_index = false;
+  bool index_x_only = false;  // own_index holds for grids and blocks of one dimension only
+};
+
+// How a twin checks races (race_abi.h).
+struct RacePlan {
+  bool checked = false;
+  std::string reason;           // why not
+  uint32_t launch_offset = 0;   // of the RaceLaunch in the launch parameter
+  std::vector<RaceSlot> slots;  // at most 32; slot i is bit i of RaceLaunch::tracked
+  // Global memory is reached, or written, through pointers of unknown origin.
+  bool reaches_elsewhere = false, writes_elsewhere = false;
+  std::vector<std::string> variables;  // of the module, in .global, that it names; they need cells
+  bool uses_shared = false;            // needs RaceLaunch::shared_cells
+  bool uses_global = false;            // needs RaceLaunch::directory
+  bool named_barriers = false;         // needs RaceLaunch::named_barriers
+  uint32_t sync_sites = 0;             // barriers and the like that are checked themselves
+  uint32_t checked_accesses = 0, proved_accesses = 0;  // of the text; proved: nothing is executed
+  std::vector<UncheckedAccess> unchecked;
+};
+
+// How a twin finds reads of memory that was never written (add_init_checks.h).
+struct InitPlan {
+  bool checked = false;
+  uint32_t checked_loads = 0, marked_stores = 0;
+  uint32_t not_followed = 0;   // loads whose value goes where registers do not show it
+  bool writes_unseen = false;  // through pointers to functions, tensor maps...: after such a launch
+                               // all memory counts as written
+};
+
 struct KernelPlan {
   std::string name;
   std::string twin;  // empty: the kernel has no twin, `reason` says why
@@ -65,12 +108,15 @@ struct KernelPlan {
   std::vector<ptx::ParameterLayout> parameters;  // of the original; without names
   uint32_t parameter_bytes = 0;                  // of the original
   uint32_t launch_parameter_offset = 0;          // of the twin's extra parameter
-  uint32_t launch_parameter_bytes = 0;  // sizeof(LaunchHeader) + slots * sizeof(BoundsEntry)
+  // sizeof(LaunchHeader) + slots * sizeof(BoundsEntry), and with races a RaceLaunch behind it.
+  uint32_t launch_parameter_bytes = 0;
   std::vector<BoundsSlot> slots;
   uint32_t checked_accesses = 0;
   std::vector<UncheckedAccess> unchecked;
   // Spins on global memory: its blocks may have to be resident together, as many as the original's.
   bool waits_for_blocks = false;
+  RacePlan races;
+  InitPlan init;
 };
 
 // A module-scope `.global` or `.const` array whose size the PTX tells.
@@ -81,18 +127,32 @@ struct ModuleVariable {
 
 struct InstrumentedModule {
   std::string ptx;
+  // For each line of `ptx` (index 0: line 1) the line of the program's text that it was; 0: added.
+  std::vector<uint32_t> original_lines;
   std::vector<Site> sites;
   std::vector<KernelPlan> kernels;
   std::vector<ModuleVariable> globals;
 };
 
 enum class Rewrite : uint8_t {
-  kMemoryChecks,
-  kNull,  // parse and print, nothing added: what loading PTX in place of SASS costs
+  kMemoryChecks,  // what `Checks` says
+  kNull,          // parse and print, nothing added: what loading PTX in place of SASS costs
+};
+
+// What the twins check.
+struct Checks {
+  bool memory = true;
+  bool races = false;  // conflicts in shared and global memory (add_race_checks.h)
+  bool sync = false;   // barriers that not all threads reach
+  bool init = false;   // reads of memory that nobody has written
 };
 
 // `ptx` is module text as the program loads it. Errors: syntax (with place), or a construct that
 // cannot be rewritten.
-ptx::Result<InstrumentedModule> Instrument(std::string_view ptx, Rewrite rewrite);
+ptx::Result<InstrumentedModule> Instrument(std::string_view ptx, Rewrite rewrite,
+                                           const Checks& checks = {});
+
+// What a module holds that runs as it is: `kernels` without twins, and `globals`. No text.
+ptx::Result<InstrumentedModule> Inspect(std::string_view ptx);
 
 }  // namespace ops_debug::shadow

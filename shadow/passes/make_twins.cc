@@ -72,8 +72,10 @@ Variable MakeParameter(std::string_view name, std::string_view type, std::string
 
 class TwinMaker {
  public:
-  explicit TwinMaker(ptx::Module& module)
-      : module_(module), address_taken_(AddressTakenNames(module)) {}
+  TwinMaker(ptx::Module& module, bool with_race_thread)
+      : module_(module),
+        with_race_thread_(with_race_thread),
+        address_taken_(AddressTakenNames(module)) {}
 
   ptx::Result<std::vector<Twin>> Run() {
     std::vector<const Function*> functions, entries;
@@ -126,6 +128,8 @@ class TwinMaker {
       twin.parameters.push_back(original.is_entry
                                     ? MakeParameter(name.launch_parameter, ".b8", "8", "8")
                                     : MakeParameter(name.launch_parameter, ".b64", "", ""));
+      if (with_race_thread_ && !original.is_entry)
+        twin.parameters.push_back(MakeParameter(RaceParameter(name), ".b64", "", ""));
     }
     return twin;
   }
@@ -141,7 +145,9 @@ class TwinMaker {
     module_.items.emplace_back(Signature(original, name));
     Function& twin = std::get<Function>(module_.items.back());
     auto head = ptx::ParseStatements(
-        module_, twin, ".reg .b64 " + std::string(kLaunchIdRegister) + ";\n" + LoadLaunchId(name));
+        module_, twin,
+        ".reg .b64 " + std::string(kLaunchIdRegister) + ";\n" + LoadLaunchId(name) +
+            (with_race_thread_ ? LoadRaceThread(name, original.is_entry) : ""));
     if (!head.ok()) return head.error();
     std::vector<ptx::Statement> body = std::move(head).value();
     for (ptx::Statement& statement : twin.body) {
@@ -161,6 +167,19 @@ class TwinMaker {
     if (name.launch_parameter.empty()) return "mov.u64 " + std::string(kLaunchIdRegister) + ", 0;";
     return "ld.param.u64 " + std::string(kLaunchIdRegister) + ", [" +
            std::string(name.launch_parameter) + "];";
+  }
+
+  std::string_view RaceParameter(const Name& name) {
+    return module_.Intern(std::string(name.launch_parameter) + "_race");
+  }
+
+  // An entry makes its own (AddRaceChecks).
+  std::string LoadRaceThread(const Name& name, bool is_entry) {
+    const std::string reg(kRaceThreadRegister);
+    if (is_entry || name.launch_parameter.empty())
+      return "\n.reg .b64 " + reg + ";\nmov.u64 " + reg + ", 0;";
+    return "\n.reg .b64 " + reg + ";\nld.param.u64 " + reg + ", [" +
+           std::string(RaceParameter(name)) + "];";
   }
 
   // ".calltargets f, g;" promises which functions an indirect call may reach. Through a register
@@ -203,9 +222,14 @@ class TwinMaker {
       changed = true;
       if (i != callee || found->second.launch_parameter.empty()) continue;
       const std::string argument = "ods_arg" + std::to_string(argument_count_++);
-      auto store = ptx::ParseStatements(module_, twin,
-                                        ".param .b64 " + argument + ";\nst.param.b64 [" + argument +
-                                            "], " + std::string(kLaunchIdRegister) + ";");
+      const auto pass = [&](const std::string& parameter, std::string_view value) {
+        return ".param .b64 " + parameter + ";\nst.param.b64 [" + parameter + "], " +
+               std::string(value) + ";\n";
+      };
+      auto store = ptx::ParseStatements(
+          module_, twin,
+          pass(argument, kLaunchIdRegister) +
+              (with_race_thread_ ? pass(argument + "_race", kRaceThreadRegister) : ""));
       if (!store.ok()) return store.error();
       for (ptx::Statement& statement : store.value()) before->push_back(std::move(statement));
       Operand value;
@@ -218,6 +242,10 @@ class TwinMaker {
         arguments.assign(operands[callee + 1].children.begin(),
                          operands[callee + 1].children.end());
       arguments.push_back(value);
+      if (with_race_thread_) {
+        value.text = module_.Intern(argument + "_race");
+        arguments.push_back(value);
+      }
       Operand list;
       list.kind = Operand::Kind::kList;
       list.children = module_.Intern(arguments);
@@ -232,6 +260,7 @@ class TwinMaker {
   }
 
   ptx::Module& module_;
+  const bool with_race_thread_;
   std::set<std::string_view> address_taken_;
   std::map<std::string_view, Name> names_;  // functions only
   int argument_count_ = 0;
@@ -247,6 +276,8 @@ uint32_t ParameterSpaceBytes(const ptx::Module& module) {
   return major > 8 || (major == 8 && minor >= 1) ? 32764 : 4096;
 }
 
-ptx::Result<std::vector<Twin>> MakeTwins(ptx::Module& module) { return TwinMaker(module).Run(); }
+ptx::Result<std::vector<Twin>> MakeTwins(ptx::Module& module, bool with_race_thread) {
+  return TwinMaker(module, with_race_thread).Run();
+}
 
 }  // namespace ops_debug::shadow

@@ -58,7 +58,9 @@ TEST_CASE("mistakes are told with file and line") {
       {"# one\n- leak\n", "s.yaml:2: expected an entry such as \"- kind: leak\""},
       {"- kind: leak\n  reason: r\n- kind: leek\n  reason: r\n",
        "s.yaml:3: unknown kind \"leek\" (known: oob-global, oob-shared, oob-local, use-after-free, "
-       "misaligned, invalid-launch, failed-call, leak)"},
+       "misaligned, race-shared, race-global, missing-warp-sync, stream-race, atomics-misuse, "
+       "uninitialised-read, barrier-divergence, deadlock, redundant-sync, invalid-launch, "
+       "failed-call, leak)"},
       {"- kind: leak\n  kernal: a\n  reason: r\n",
        "s.yaml:2: unknown key \"kernal\" (known: kind, kernel, function, file, caller, "
        "library, api, error, tensor, line, reason)"},

@@ -56,6 +56,9 @@ TEST_CASE("ProcessStart and ProcessEnd arrive field for field") {
       SendAndRead(ProcessStartEvent{1, "/bin/app", {"app", ""}, "H200", "13.0", true, "0.1"}) ==
       R"(process_start { parent_process_id: 1 executable: "/bin/app" arguments: "app" arguments: "" )"
       R"(device_name: "H200" driver_version: "13.0" emulated: true tool_version: "0.1" })");
+  ProcessStartEvent with_checks;
+  with_checks.checks = {"memory", "race"};
+  CHECK(SendAndRead(with_checks) == R"(process_start { checks: "memory" checks: "race" })");
   CHECK(SendAndRead(ProcessEndEvent{true}) == "process_end { orderly: true }");
   CHECK(SendAndRead(ProcessEndEvent{false}) == "process_end { }");
 }
@@ -128,6 +131,105 @@ TEST_CASE("Diagnostic, UnknownAccesses, LostEvents and InvalidLaunch arrive fiel
   CHECK(SendAndRead(InvalidLaunchEvent{kLaunch, "CUDA_ERROR_INVALID_VALUE", "cuLaunchKernel"}) ==
         "invalid_launch { " + kLaunchText +
             R"( error: "CUDA_ERROR_INVALID_VALUE" api: "cuLaunchKernel" })");
+}
+
+TEST_CASE("Race arrives field for field, with a kernel on one side and an operation on the other") {
+  RaceEvent event;
+  event.kind = proto_enums::RaceKind::kStream;
+  event.first.has_site = true;
+  event.first.site.access = proto_enums::AccessKind::kStore;
+  event.first.address = 4096;
+  event.first.bytes = 4;
+  event.first.operation = "cuMemcpyHtoDAsync";
+  event.first.stack = kStack;
+  event.first.python_stack = {{"a.py", 3, "f"}};
+  event.first.stream = {0, "legacy default stream"};
+  event.second.has_site = event.second.has_launch = true;
+  event.second.site.function = "k";
+  event.second.site.ptx_line = 12;
+  event.second.launch.launch_id = 9;
+  event.second.block = {1, 0, 0};
+  event.second.thread = {0, 2, 0};
+  event.second.thread_unknown = true;
+  event.second.value = std::string("\x01\x00", 2);
+  event.second.semantics = "relaxed.gpu";
+  event.second.stream = {2, "stream 2"};
+  event.space = proto_enums::AddressSpace::kGlobal;
+  event.address = 4098;
+  event.bytes = 2;
+  event.has_allocation = true;
+  event.allocation.id = 5;
+  event.count = 3;
+  event.same_value = event.unproven = true;
+  event.reason = "r";
+  event.missing = proto_enums::MissingOrder::kEvent;
+  event.remedy_after = {"", "a.cu", 41, 0};
+  event.module_id = 6;
+  event.engine = "emulator";
+  event.pattern = "p";
+  CHECK(
+      SendAndRead(event) ==
+      R"(race { kind: KIND_STREAM first { site { access: ACCESS_KIND_STORE } address: 4096 bytes: 4 )"
+      R"(operation: "cuMemcpyHtoDAsync" stack { frames { module: "/bin/app" offset: 16 symbol: "main" )"
+      R"(symbol_offset: 4 } frames { module: "/lib/l.so" offset: 32 } } python_stack { file: "a.py" line: 3 )"
+      R"(function: "f" } stream { name: "legacy default stream" } } second { site { function: "k" ptx_line: 12 } )"
+      R"(launch { launch_id: 9 } block { x: 1 } thread { y: 2 } thread_unknown: true )"
+      R"(value: "\001\000" semantics: "relaxed.gpu" stream { number: 2 name: "stream 2" } } )"
+      R"(space: ADDRESS_SPACE_GLOBAL address: 4098 bytes: 2 allocation { id: 5 } count: 3 same_value: true )"
+      R"(unproven: true reason: "r" missing: MISSING_ORDER_EVENT remedy_after { file: "a.cu" line: 41 } )"
+      R"(module_id: 6 engine: "emulator" pattern: "p" })");
+}
+
+TEST_CASE("UninitialisedRead, SyncFault and RedundantSync arrive field for field") {
+  UninitialisedReadEvent read;
+  read.site.ptx_line = 3;
+  read.launch.launch_id = 2;
+  read.thread = {7, 0, 0};
+  read.address = 64;
+  read.bytes = 4;
+  read.has_allocation = true;
+  read.allocation.id = 1;
+  read.count = 8;
+  read.use = "branch";
+  read.has_use_site = true;
+  read.use_site.ptx_line = 5;
+  read.module_id = 4;
+  read.engine = "ptx";
+  CHECK(SendAndRead(read) ==
+        R"(uninitialised_read { site { ptx_line: 3 } launch { launch_id: 2 } )"
+        R"(thread { x: 7 } address: 64 bytes: 4 allocation { id: 1 } count: 8 use: "branch" )"
+        R"(use_site { ptx_line: 5 } module_id: 4 engine: "ptx" })");
+  SyncFaultEvent fault;
+  fault.kind = proto_enums::SyncFaultKind::kDeadlock;
+  fault.has_site = true;
+  fault.site.ptx_line = 9;
+  fault.block = {2, 0, 0};
+  WaitersDescription& waiters = fault.waiters.emplace_back();
+  waiters.has_site = true;
+  waiters.site.ptx_line = 9;
+  waiters.threads = 32;
+  waiters.blocks = 1;
+  waiters.first_block = {2, 0, 0};
+  waiters.what = "wait at barrier 0 for 64 threads";
+  fault.count = 1;
+  fault.text = "t";
+  fault.engine = "emulator";
+  fault.address = 16;
+  CHECK(
+      SendAndRead(fault) ==
+      R"(sync_fault { kind: KIND_DEADLOCK site { ptx_line: 9 } block { x: 2 } )"
+      R"(waiters { site { ptx_line: 9 } threads: 32 blocks: 1 first_block { x: 2 } )"
+      R"(what: "wait at barrier 0 for 64 threads" } count: 1 text: "t" engine: "emulator" address: 16 })");
+  RedundantSyncEvent sync;
+  sync.api = "cuStreamSynchronize";
+  sync.python_stack = {{"a.py", 3, "f"}};
+  sync.count = 2;
+  sync.reason = "r";
+  sync.duration_ns = 77;
+  CHECK(
+      SendAndRead(sync) ==
+      R"(redundant_sync { api: "cuStreamSynchronize" python_stack { file: "a.py" line: 3 function: "f" } )"
+      R"(count: 2 reason: "r" duration_ns: 77 })");
 }
 
 TEST_CASE("SendOnce sends a text once") {

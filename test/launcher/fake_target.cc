@@ -1,7 +1,7 @@
 // Sends the events that its arguments name, in order, through the ring that the launcher announced:
 //
-//   start  end  launches:N:CHECKED  fault  error:TEXT  many:N  print:TEXT  env:NAME  ready  wait
-//   exit:N  signal:N
+//   start  end  launches:N:CHECKED  fault  race:benign  error:TEXT  many:N  print:TEXT  env:NAME
+//   ready  wait exit:N  signal:N
 //
 // "ready" prints a line and flushes it; "wait" sleeps until a signal comes; on SIGTERM it exits
 // with 9.
@@ -52,6 +52,13 @@ class FakeTarget {
       fault->mutable_launch()->set_kernel("_Z1kPf");
       fault->mutable_launch()->set_launch_id(1);
       fault->set_count(3);
+    } else if (parts[0] == "race") {
+      proto::Race* race = event.mutable_race();
+      race->set_kind(proto::Race::KIND_GLOBAL);
+      race->set_same_value(parts[1] == "benign");
+      race->set_unproven(parts[1] == "unproven");
+      race->mutable_first()->mutable_launch()->set_kernel("_Z1kPf");
+      race->mutable_second()->mutable_launch()->set_kernel("_Z1kPf");
     } else if (parts[0] == "error") {
       event.mutable_diagnostic()->set_severity(proto::Diagnostic::SEVERITY_ERROR);
       event.mutable_diagnostic()->set_text(parts[1]);

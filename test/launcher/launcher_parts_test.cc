@@ -78,7 +78,16 @@ TEST_CASE("bad values are refused with what was expected") {
       {{"--device", "gpu:x"}, "--device gpu:x: expected auto, gpu, gpu:N or emulator"},
       {{"--device", "gpu:"}, "--device gpu:: expected auto, gpu, gpu:N or emulator"},
       {{"--format", "xml"}, "--format xml: expected text or json"},
-      {{"--check", "races"}, "--check races: expected memory or none"},
+      {{"--check", "rase"},
+       "--check rase: expected memory, race, sync, init, all or none, several with commas"},
+      {{"--check", "race,,init"},
+       "--check race,,init: expected memory, race, sync, init, all or none, several with commas"},
+      {{"--check", ""},
+       "--check \"\": expected memory, race, sync, init, all or none, several with commas"},
+      {{"--check", "none,race"}, "--check none and other checks exclude each other"},
+      {{"--check", "none", "--check-sync"}, "--check none and other checks exclude each other"},
+      {{"--check", "memory,race", "--engine", "sass"},
+       "--engine sass checks memory only; --check memory,race needs the kernels' PTX"},
       {{"--on-error", "stop"}, "--on-error stop: expected skip or trap"},
       {{"--rewrite", "all"}, "--rewrite all: expected checks or null"},
       {{"--error-exitcode", "256"}, "--error-exitcode 256: expected a number from 0 to 255"},
@@ -107,6 +116,36 @@ TEST_CASE("bad values are refused with what was expected") {
        "behind it"},
   }));
   REQUIRE(ProblemOf(words).text == text);
+}
+
+TEST_CASE("checks are chosen by a list, in whatever order, and by --check-sync") {
+  const auto [words, checks] = GENERATE(table<Words, std::string>({
+      {Words{}, "memory"},
+      {{"--check", "memory"}, "memory"},
+      {{"--check", "none"}, "none"},
+      {{"--check", "all"}, "memory,race,sync,init"},
+      {{"--check", "init,race,race"}, "race,init"},
+      {{"--check", "race,sync,init,memory"}, "memory,race,sync,init"},
+      {{"--check", "all,race"}, "memory,race,sync,init"},
+      {{"--check-sync"}, "race,sync,init"},
+      {{"--check", "memory", "--check-sync"}, "memory,race,sync,init"},
+      {{"--check", "race", "--engine", "ptx"}, "race"},
+  }));
+  REQUIRE(Options(words).checks == checks);
+}
+
+TEST_CASE("a command has its own checks, which --check replaces and --check-boundary adds to") {
+  const auto checks = [](const Words& words) {
+    return std::get<RunOptions>(ReadRunOptions(Values(words), "race,sync,init")).checks;
+  };
+  REQUIRE(checks({}) == "race,sync,init");
+  REQUIRE(checks({"--check", "all"}) == "memory,race,sync,init");
+  REQUIRE(checks({"--check", "race"}) == "race");
+  REQUIRE(checks({"--check-boundary"}) == "memory,race,sync,init");
+}
+
+TEST_CASE("a misspelt check gets the nearest one suggested") {
+  REQUIRE(ProblemOf({"--check", "memory,rase"}).hint == "did you mean race?");
 }
 
 TEST_CASE("a wrong regular expression is shown with the place of the mistake") {

@@ -73,6 +73,18 @@ class LauncherTest(unittest.TestCase):
         self.assertEqual(run.returncode, 86)
         self.assertIn("ops-debug: 1 finding (oob-global 1), 1 kernel, 1 checked", run.stderr)
 
+    def test_a_race_exits_with_86_a_benign_or_unproven_one_does_not(self):
+        run = self.run_tool("check-sync", "--device", "emulator", "--", TARGET, "start", "race", "end")
+        self.assertEqual(run.returncode, 86)
+        self.assertIn("ops-debug: 1 finding (race-global 1), 1 kernel, 1 checked", run.stderr)
+        run = self.run_tool("check-sync", "--device", "emulator", "--", TARGET, "start", "race:benign", "end")
+        self.assertEqual(run.returncode, 0)
+        self.assertIn("note[race-global]: benign: both write the same value", run.stderr)
+        run = self.run_tool("check-sync", "--device", "emulator", "--", TARGET, "start", "race:unproven", "end")
+        self.assertEqual(run.returncode, 0)
+        self.assertIn("unproven[race-global]: ", run.stderr)
+        self.assertIn("ops-debug: no findings, 1 unproven, 1 kernel, 1 checked", run.stderr)
+
     def test_error_exitcode(self):
         self.assertEqual(self.check("start", "fault", "end", flags=["--error-exitcode", "5"]).returncode, 5)
 
@@ -121,6 +133,9 @@ class LauncherTest(unittest.TestCase):
         self.assert_usage(self.run_tool("run", "--check", "memory", TARGET), "put the program behind it")
         self.assert_usage(self.run_tool("check-memory", "--ouput", "x", "--", TARGET), "did you mean --output?")
         self.assert_usage(self.run_tool("check-memory", "--entry", "k", "--", TARGET), "needs --kernel FILE")
+        self.assert_usage(self.run_tool("check-sync"), "no program", "ops-debug check-sync -- ./program")
+        self.assert_usage(self.run_tool("check-sync", "--block-size", "8", "--", TARGET), "needs --kernel FILE", "check-sync")
+        self.assert_usage(self.run_tool("run", "--check", "rase", "--", TARGET), "race, sync, init", "did you mean race?")
         self.assert_usage(self.run_tool("report"), "no log")
         self.assert_usage(self.run_tool("check-memory", "--", "/no/such/program"), "no such file")
         self.assert_usage(self.run_tool("check-memory", "--", "no-such-program-here"), "command not found")
@@ -140,7 +155,7 @@ class LauncherTest(unittest.TestCase):
     def test_help_of_every_command_has_an_example(self):
         run = self.run_tool("--help")
         self.assertEqual(run.returncode, 0)
-        for command in ("check-memory", "run", "report"):
+        for command in ("check-memory", "check-sync", "run", "report"):
             self.assertIn(command, run.stdout)
             text = self.run_tool(command, "--help")
             self.assertEqual(text.returncode, 0)
@@ -251,6 +266,24 @@ class LauncherTest(unittest.TestCase):
             ["ptx", "0", "gemm|soft", "1", "5", "10", "1", "(unset)"],
         )
 
+    def test_checks_reach_the_target(self):
+        for arguments, checks in (
+            (["check-memory"], "memory"),
+            (["check-sync"], "race,sync,init"),
+            (["check-sync", "--check", "race"], "race"),
+            (["run"], "memory"),
+            (["run", "--check", "sync,race"], "race,sync"),
+            (["run", "--check-sync"], "race,sync,init"),
+            (["run", "--check", "all", "--engine", "ptx", "--replay", "3"], "memory,race,sync,init"),
+        ):
+            run = self.run_tool(*arguments, "--device", "emulator", "--", TARGET, "env:OPS_DEBUG_CHECKS")
+            self.assertEqual(run.stdout, f"OPS_DEBUG_CHECKS={checks}\n", arguments)
+
+    def test_a_race_ends_a_search_for_schedules(self):
+        run = self.run_tool("check-sync", "--schedules", "2", "--", TARGET, "start", "race", "end")
+        self.assertEqual(run.returncode, 86)
+        self.assertIn("schedule 1 of 2 failed: findings", run.stderr)
+
     def test_a_wrong_regular_expression_is_shown_with_its_place(self):
         run = self.check("print:ran", flags=["--kernel-name", "soft(max"])
         self.assertEqual((run.returncode, run.stdout), (2, ""))
@@ -276,6 +309,13 @@ class LauncherTest(unittest.TestCase):
         )
         self.assertEqual(run.returncode, 7)
         self.assertNotIn("no CUDA driver call", run.stderr)
+
+    def test_kernel_files_are_checked_for_races_too(self):
+        run = self.run_tool(
+            "check-sync", "--device", "emulator", "--check", "all", "--kernel", "reduce_sum.cu", "--block-size", "256",
+            "--check-boundary",
+        )  # fmt: skip
+        self.assertEqual(run.stdout.split(), ["--kernel=reduce_sum.cu", "--block-size=256", "--check-boundary"])
 
     def test_missing_parts_of_the_installation_are_named(self):
         self.library.unlink()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Instruments every PTX file of the corpus and lets ptxas compile what comes out.
 
-    instrument_corpus.py --tool INSTRUMENT_FILE --corpus CORPUS.tar.xz [--ptxas PTXAS] [--largest-kib N]
+    instrument_corpus.py --tool INSTRUMENT_FILE --corpus CORPUS.tar.xz [--ptxas PTXAS] [--largest-kib N] [--checks LIST]
 
 Files above N KiB are instrumented but not compiled (the nightly run compiles all). A file that ptxas does not accept as
 it is counts as skipped. Exit code 77 if the corpus or ptxas is missing.
@@ -25,9 +25,9 @@ def accepted(ptxas: str, path: pathlib.Path, target: str) -> str | None:
     return None if result.returncode == 0 else result.stdout + result.stderr
 
 
-def check(path: pathlib.Path, tool: str, ptxas: str, largest_bytes: int) -> tuple[str, str]:
+def check(path: pathlib.Path, tool: str, ptxas: str, largest_bytes: int, checks: str) -> tuple[str, str]:
     rewritten = path.with_suffix(".checked")
-    result = subprocess.run([tool, str(path), str(rewritten)], capture_output=True, text=True)
+    result = subprocess.run([tool, f"--checks={checks}", str(path), str(rewritten)], capture_output=True, text=True)
     if result.returncode != 0:
         return "failed", f"{path.name}: {result.stderr}"
     if path.stat().st_size > largest_bytes:
@@ -47,6 +47,7 @@ def main() -> int:
     parser.add_argument("--corpus", required=True, type=pathlib.Path)
     parser.add_argument("--ptxas", help="default: the one on PATH")
     parser.add_argument("--largest-kib", type=int, default=1 << 20)
+    parser.add_argument("--checks", default="memory", help="what the rewritten code checks: memory,race,sync,init")
     arguments = parser.parse_args()
     ptxas = shutil.which(arguments.ptxas or "ptxas")
     if ptxas is None or not arguments.corpus.exists():
@@ -57,7 +58,8 @@ def main() -> int:
             archive.extractall(folder)
         files = sorted(pathlib.Path(folder).rglob("*.ptx"))
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            outcomes = list(pool.map(lambda path: check(path, arguments.tool, ptxas, arguments.largest_kib * 1024), files))
+            outcomes = list(pool.map(lambda path: check(path, arguments.tool, ptxas, arguments.largest_kib * 1024, arguments.checks),
+                                     files))
     counts = {}
     for kind, text in outcomes:
         counts[kind] = counts.get(kind, 0) + 1

@@ -1,6 +1,7 @@
-// Instruments one PTX file for memory checking and writes the result: what tests and people use to
-// look at rewritten code without a program around it.
-//   instrument_file [--null] IN.ptx OUT.ptx     prints one line per kernel
+// Instruments one PTX file and writes the result: what tests and people use to look at rewritten
+// code without a program around it.
+//   instrument_file [--null | --checks=memory,race,sync,init] IN.ptx OUT.ptx
+// Checks memory unless told otherwise; prints one line per kernel.
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -11,9 +12,17 @@
 int main(int argc, char** argv) {
   using ops_debug::shadow::Rewrite;
   const bool null = argc > 1 && std::strcmp(argv[1], "--null") == 0;
-  if (argc != (null ? 4 : 3)) {
-    std::fprintf(stderr, "usage: instrument_file [--null] IN.ptx OUT.ptx\n");
+  const bool chosen = argc > 1 && std::strncmp(argv[1], "--checks=", 9) == 0;
+  if (argc != (null || chosen ? 4 : 3)) {
+    std::fprintf(stderr, "usage: instrument_file [--null | --checks=LIST] IN.ptx OUT.ptx\n");
     return 2;
+  }
+  ops_debug::shadow::Checks checks;
+  if (chosen) {
+    const std::string list = argv[1];
+    const auto has = [&](const char* check) { return list.find(check) != std::string::npos; };
+    checks = {
+        .memory = has("memory"), .races = has("race"), .sync = has("sync"), .init = has("init")};
   }
   const char* in_path = argv[argc - 2];
   const char* out_path = argv[argc - 1];
@@ -23,7 +32,8 @@ int main(int argc, char** argv) {
     return 3;
   }
   const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  auto result = ops_debug::shadow::Instrument(text, null ? Rewrite::kNull : Rewrite::kMemoryChecks);
+  auto result =
+      ops_debug::shadow::Instrument(text, null ? Rewrite::kNull : Rewrite::kMemoryChecks, checks);
   if (!result.ok()) {
     std::fprintf(stderr, "%s:%s\n", in_path, result.error().ToString().c_str());
     return 1;
@@ -36,6 +46,11 @@ int main(int argc, char** argv) {
     std::printf("%s: %u checked, %zu slots, %u unchecked%s%s\n", kernel.name.c_str(),
                 kernel.checked_accesses, kernel.slots.size(), unchecked,
                 kernel.twin.empty() ? ", no twin: " : "", kernel.reason.c_str());
+    if (kernel.init.checked) {
+      std::printf("  unwritten memory: %u loads tested, %u not followed, %u stores marked%s\n",
+                  kernel.init.checked_loads, kernel.init.not_followed, kernel.init.marked_stores,
+                  kernel.init.writes_unseen ? ", writes unseen" : "");
+    }
     for (const auto& access : kernel.unchecked) {
       std::printf("  unchecked: %s (%s) x%u\n", access.instruction.c_str(), access.reason.c_str(),
                   access.count);
