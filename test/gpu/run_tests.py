@@ -22,6 +22,7 @@ import planted  # noqa: E402
 from framework_rows import add_frameworks  # noqa: E402
 from gpu_session import BUILD, Session, expect, format_table  # noqa: E402
 from sass_rows import add_sass_cases  # noqa: E402
+from sync_rows import add_sync_rows  # noqa: E402
 
 # Ways to make a kernel node of a graph (test/end_to_end/programs/graph_nodes.cu).
 NODES = ["explicit", "any-node", "set-params", "hand-back", "exec-set-params", "update", "child", "conditional", "disabled"]
@@ -207,6 +208,7 @@ def main() -> int:
             add_programs(session)
             add_graphs(session)
             add_examples(session)
+            add_sync_rows(session, arguments.shared.resolve())
         add_frameworks(session, arguments.shared, arguments.native)
         unknown = set(arguments.group) - set(session.groups())
         if unknown:

@@ -1,0 +1,104 @@
+"""Rows of run_tests.py for races, barriers, uninitialised memory and stream order: the exam of test/cases and test/matrix on a GPU.
+
+    from sync_rows import add_sync_rows
+    add_sync_rows(session, shared)          # groups "sync planted", "sync cases", "sync programs", "sync matrix"
+
+On a GPU the instrumented kernel decides; what it leaves unproven is counted in the cell and is no failure.
+"""
+import pathlib
+import subprocess
+import sys
+
+from gpu_session import BUILD, ROOT, Outcome, Session, expect
+
+sys.path.insert(0, str(ROOT / "test/support"))
+sys.path.insert(0, str(ROOT / "test/cases"))
+import case_misses  # noqa: E402
+import case_table  # noqa: E402
+import planted_all  # noqa: E402
+
+MODE = "gpu-ptx"
+# Instructions of one architecture only need its own target.
+ARCHITECTURES = {"gemm_wgmma": "90a"}
+
+
+def coverage_of(report: dict | None) -> str:
+    coverage = report["coverage"] if report else {"launches": 0, "checked_launches": 0}
+    return f"{coverage['checked_launches']} of {coverage['launches']}"
+
+
+def add_planted_all(session: Session, shared: pathlib.Path) -> None:
+    source = shared / "kernels/planted.cu"
+    for fault in range(16):
+        def check(fault=fault):
+            result, report = session.run(f"planted{fault}_all", "run", "--check", "all", "--", session.build(source, "-cudart=static"), fault)
+            problems = expect(result, report, 0 if fault in planted_all.SILENT else 86) or planted_all.all_problems(report, source, fault)
+            return Outcome(problems, coverage_of(report), note=f"{len(report.get('unproven', []))} unproven" if report else "")
+
+        wanted = "silent" if fault in planted_all.SILENT else "its own fault and nothing else"
+        session.add(f"planted {fault}, --check all", wanted, check, "sync planted")
+    session.add("overhead.cu, --check race,sync,init", "silent", lambda: expect(
+        *session.run("overhead_sync", "run", "--check", "race,sync,init", "--", session.build(shared / "kernels/overhead.cu", "-cudart=static"), 1,
+                     timeout=600), 0, kinds=[]), "sync planted", weight=3)
+
+
+def add_case_rows(session: Session) -> None:
+    for case in case_table.read_cases():
+        for variant in ("wrong", "right"):
+            if variant == "wrong" and (case.is_trap or "deadlock" in case.kinds):  # what hangs would hold the GPU
+                continue
+
+            def check(case=case, variant=variant):
+                wrong = variant == "wrong"
+                result, report = session.run(f"sync_case_{case.name}_{variant}", "run", "--check", "all", "--",
+                                             session.build(case.source, "-cudart=static", "-Xcompiler=-g"), case.name, variant, timeout=120)
+                problems, unproven = case_table.problems(report, case, wrong, exact=False)
+                listed = case_misses.TABLES[MODE].get((case.name, variant))
+                if listed is not None:
+                    problems = [] if problems else [f"listed in case_misses.py ({listed}), but decided"]
+                if not wrong and f"{case.name} right: cudaSuccess" not in result.stdout:
+                    problems.append(f"the program says {result.stdout[-200:]!r}")
+                return Outcome(problems, coverage_of(report), note="unproven" if unproven else f"listed: {listed}" if listed else "")
+
+            session.add(f"sync case {case.name}, {variant}", " or ".join(case.needed) if variant == "wrong" else "silent", check, "sync cases")
+
+
+def add_whole_programs(session: Session) -> None:
+    for source in sorted((ROOT / "test/whole_kernels").glob("*.cu")):
+        def build(source=source):
+            architecture = ARCHITECTURES.get(source.stem, "90")
+            program = session.folder / f"whole_{source.stem}"
+            arguments = [session.nvcc, "-O2", "-std=c++17", "-lineinfo", "-cudart", "static", "-gencode",
+                         f"arch=compute_{architecture},code=[compute_{architecture},sm_{architecture}]", "-o", str(program), str(source)]
+            session.once.get(program, lambda: subprocess.run(arguments, check=True))
+            return program
+
+        def check(source=source, build=build):
+            program = build()
+            native = subprocess.run([str(program)], capture_output=True, text=True, check=True, timeout=120).stdout
+            result, report = session.run(f"whole_{source.stem}_sync", "run", "--check", "race,sync,init", "--", program, timeout=600)
+            problems = expect(result, report, 0, native)
+            problems += [f"{finding['kind']}: {finding['message']}" for finding in (report or {"findings": []})["findings"]
+                         if finding.get("severity") != "note"]
+            return Outcome(problems, coverage_of(report), note=f"{len(report.get('unproven', []))} unproven" if report else "")
+
+        session.add(f"{source.stem}, --check race,sync,init", "unchanged, silent", check, "sync programs", weight=2)
+
+
+def add_matrix(session: Session) -> None:
+    def check():
+        result = subprocess.run([sys.executable, str(ROOT / "test/matrix/evaluate.py"), "--build", str(BUILD), "--nvcc", session.nvcc, "--device", "gpu",
+                                 "--engine", "ptx", "--details", "--into", str(session.folder / "matrix")], capture_output=True, text=True, timeout=1200)
+        session.keep("sync_matrix", result.stdout + result.stderr)
+        last = [line for line in result.stdout.splitlines() if line.startswith("| all |")]
+        problems = [] if result.returncode == 0 else (result.stdout + result.stderr).splitlines()[-3:]
+        return Outcome(problems, note="wrong, found, missed, right, silent, false alarms, unproven: " + last[0] if last else "")
+
+    session.add("matrix of micro-kernels", "no miss, no false alarm", check, "sync matrix", weight=5)
+
+
+def add_sync_rows(session: Session, shared: pathlib.Path) -> None:
+    add_planted_all(session, shared)
+    add_case_rows(session)
+    add_whole_programs(session)
+    add_matrix(session)
