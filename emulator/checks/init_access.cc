@@ -26,8 +26,10 @@ uint64_t ValueOf(Frame& frame, Ref ref, uint8_t shift, uint32_t lane) {
 }
 
 struct Addresses {
-  alignas(kLaneArrayAlignment) uint64_t of[kWarpLanes];
+  alignas(kLaneArrayAlignment) uint64_t of[kWarpLanes] = {};
+  // kNoRef: no register holds addresses, as with a function's parameters.
   Addresses(const Launch& launch, Frame& frame, Ref base, bool is_32bit, int64_t offset) {
+    if (base == kNoRef) return;
     (is_32bit ? launch.lanes->add_offset32 : launch.lanes->add_offset64)(
         of, Machine::At(frame, base), offset);
   }
@@ -69,7 +71,7 @@ void InitCheck::PassLoad(const Place& place, uint32_t lanes) {
   const MemoryAccess& access = *place.in.fn.access;
   const bool is_frame = place.in.op == Op::kLoadFrame;
   if (!is_frame) UseRegister(place, place.in.a, lanes, "address");
-  const Addresses addresses(launch_, place.frame, is_frame ? 0 : place.in.a,
+  const Addresses addresses(launch_, place.frame, is_frame ? kNoRef : place.in.a,
                             access.address_is_32bit, access.offset);
   for (uint32_t k = 0; k < access.count; ++k)
     Registers(place.frame).Define(access.registers[k], access.register_shift, lanes);
@@ -122,7 +124,7 @@ void InitCheck::PassStore(const Place& place, uint32_t lanes) {
   const MemoryAccess& access = *place.in.fn.access;
   const bool is_frame = place.in.op == Op::kStoreFrame;
   if (!is_frame) UseRegister(place, place.in.a, lanes, "address");
-  const Addresses addresses(launch_, place.frame, is_frame ? 0 : place.in.a,
+  const Addresses addresses(launch_, place.frame, is_frame ? kNoRef : place.in.a,
                             access.address_is_32bit, access.offset);
   ForLanes(lanes, [&](uint32_t lane) {
     const Bytes to =
