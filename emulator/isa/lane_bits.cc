@@ -185,7 +185,7 @@ void Register32(LaneRegistry& r) {
   r.Alu("fns", "b32", Ternary<uint32_t>([](uint32_t a, uint32_t b, uint32_t c) {
           const auto offset = static_cast<int32_t>(c);
           const int step = offset < 0 ? -1 : 1;
-          int remaining = offset < 0 ? -offset : offset;
+          uint32_t remaining = offset < 0 ? 0 - c : c;
           if (offset == 0) return (a >> (b & 31)) & 1 ? b & 31 : ~0u;
           for (int bit = static_cast<int>(b & 31); bit >= 0 && bit < 32; bit += step) {
             if ((a >> bit) & 1 && --remaining == 0) return static_cast<uint32_t>(bit);
