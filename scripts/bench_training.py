@@ -12,12 +12,15 @@
   cache off                native and checked with PYTORCH_NO_CUDA_MEMORY_CACHING=1, the usual way to see tensors' bounds
   compute-sanitizer        memcheck; "not measurable" where it does not find a planted fault
 
-Each program prints the median of its step times and its last loss. Ways alternate within a repeat, native and "checks
-off" twice as often since their difference is near the noise; the table gives the median of all runs of a way, its
-factor over native's median, and the range of its runs. Every way must print native's loss and, if it checks, have
-checked every launch; else, or if a goal is missed, the script ends with 1.
+Each program prints the median of its step times and its last loss. Ways alternate within a repeat; the table gives the
+median of all runs of a way, its factor over native's median, and the range of its runs. One run of a process differs from
+the next by more than "checks off" costs: so --pairs processes of it and as many native ones are measured in turns of ten
+steps (step_turns.py), and the second table gives the medians over processes and the median of the ratios within pairs.
+Every way must print native's loss and, if it checks, have checked every launch; else, or if a goal is missed, the script
+ends with 1.
 """
 import argparse
+import concurrent.futures
 import dataclasses
 import json
 import os
@@ -28,9 +31,11 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import bench_overhead
+import step_turns
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = pathlib.Path(os.environ.get("OPS_DEBUG_BUILD", ROOT / "build"))
@@ -43,14 +48,13 @@ class Way:
     name: str
     flags: tuple[str, ...] | None = None  # of ops-debug run; None: without it
     environment: tuple[tuple[str, str], ...] = ()
-    often: bool = False  # twice in each repeat
     once: bool = False  # in the first repeat only
     sanitizer: bool = False
 
 
 WAYS = [
-    Way("native", often=True),
-    Way("checks off", ("--check", "none"), often=True),
+    Way("native"),
+    Way("checks off", ("--check", "none")),
     Way("null rewrite", ("--check", "memory", "--rewrite", "null"), once=True),
     Way("memory checking", ("--check", "memory")),
     Way("memory checking, tensors off", ("--check", "memory", "--tensors", "off"), once=True),
@@ -85,12 +89,15 @@ def parse(result: subprocess.CompletedProcess, seconds: float, report: dict | No
 class Bench:
     def __init__(self, folder: pathlib.Path, output: pathlib.Path | None):
         self.folder, self.output, self.number = folder, output, 0
+        self.lock = threading.Lock()
         # One home for all ways: native's first run fills the compile caches, as on a user's machine.
         self.environment = {**os.environ, "HOME": str(folder), "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")}
 
     def run(self, way: Way, program: list[str]) -> Run:
-        self.number += 1
-        report = self.folder / f"report{self.number}.json"
+        with self.lock:
+            self.number += 1
+            number = self.number
+        report = self.folder / f"report{number}.json"
         command = program
         if way.sanitizer:
             command = ["compute-sanitizer", "--tool", "memcheck", *program]
@@ -103,7 +110,7 @@ class Bench:
         seconds = time.perf_counter() - start
         if self.output:
             name = re.sub(r"\W+", "_", way.name)
-            (self.output / f"{self.number:03}_{name}.txt").write_text(
+            (self.output / f"{number:03}_{name}.txt").write_text(
                 f"{command}\n{seconds:.2f} s\n{result.stdout}{result.stderr}" + (report.read_text() if report.exists() else ""))
         checks = way.flags is not None and "memory" in way.flags and "null" not in way.flags
         document = json.loads(report.read_text()) if checks and report.exists() else None
@@ -111,13 +118,35 @@ class Bench:
 
 
 def schedule(ways: list[Way], repeats: int) -> list[Way]:
-    """Native and "checks off" surround the others in each repeat, in turning order so that neither always comes first."""
+    """All ways in each repeat, every other time backwards so that none always comes first."""
     order = []
     for repeat in range(repeats):
-        pair = [way for way in ways if way.often]
-        rest = [way for way in ways if not way.often and not way.sanitizer and (repeat == 0 or not way.once)]
-        order += [*pair, *rest, *reversed(pair)] if repeat % 2 == 0 else [*reversed(pair), *rest, *pair]
+        chosen = [way for way in ways if not way.sanitizer and (repeat == 0 or not way.once)]
+        order += chosen if repeat % 2 == 0 else reversed(chosen)
     return order
+
+
+TURN_STEPS = 10
+
+
+def run_pairs(bench: Bench, program: list[str], off: Way, pairs: int) -> list[tuple[Run, Run]]:
+    """Native and `off`, `pairs` processes of each at once, one at a time working."""
+    native = Way("native")
+    with tempfile.TemporaryDirectory() as scratch, step_turns.Turns(f"{scratch}/turns", 2 * pairs) as turns:
+        command = [program[0], str(ROOT / "scripts/step_turns.py"), turns.path, str(TURN_STEPS), *program[1:]]
+        with concurrent.futures.ThreadPoolExecutor(2 * pairs) as pool:
+            futures = [pool.submit(bench.run, way, command) for _ in range(pairs) for way in (native, off)]
+            runs = [future.result() for future in futures]
+    return list(zip(runs[::2], runs[1::2]))
+
+
+def pairs_table(pairs: list[tuple[Run, Run]]) -> tuple[list[str], float]:
+    """The lines, and the median ratio."""
+    native, off = [first.step_ms for first, _ in pairs], [second.step_ms for _, second in pairs]
+    ratios = sorted(second / first for first, second in zip(native, off))
+    ratio = statistics.median(ratios)
+    return ["| processes of each, in turns | native step ms | checks off step ms | median of ratios | range of ratios |", "| --- " * 5 + "|",
+            f"| {len(pairs)} | {statistics.median(native):.2f} | {statistics.median(off):.2f} | {ratio:.3f}× | {ratios[0]:.3f}–{ratios[-1]:.3f} |"], ratio
 
 
 def table(results: dict[Way, list[Run]], native_ms: float) -> list[str]:
@@ -148,7 +177,7 @@ def problems(results: dict[Way, list[Run]], native_ms: float, native_loss: dict[
             if run.coverage and not run.coverage.startswith("100.0 %"):
                 found.append(f"{way.name}: only {run.coverage} launches checked")
         goal = GOALS.get(way.name)
-        if goal and runs and not statistics.median(run.step_ms for run in runs) <= goal * native_ms:
+        if goal and runs and way.name != "checks off" and not statistics.median(run.step_ms for run in runs) <= goal * native_ms:
             found.append(f"{way.name}: above the goal of {goal}×")
     return list(dict.fromkeys(found))
 
@@ -159,6 +188,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--sanitizer-steps", type=int, default=20)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--pairs", type=int, default=7, help="processes of native and of \"checks off\", measured in turns; 0: none")
     parser.add_argument("--variants", default="eager,compiled")
     parser.add_argument("--ways", default="", help="comma-separated beginnings of their names; unset: all")
     parser.add_argument("--output", type=pathlib.Path, help="folder for the output of every run")
@@ -196,6 +226,15 @@ def main() -> int:
                   f"({arguments.sanitizer_steps} for compute-sanitizer), medians over runs\n")
             print("\n".join(table(results, native_ms)) + "\n")
             found = problems(results, native_ms, {False: native[0].loss, True: native_short.loss})
+            off = next((way for way in ways if way.name == "checks off"), None)
+            if off and arguments.pairs:
+                pairs = run_pairs(bench, program, off, arguments.pairs)
+                lines, ratio = pairs_table(pairs)
+                print("\n".join(lines) + "\n")
+                found += [f"in turns: {run.problem}" for pair in pairs for run in pair if run.problem]
+                found += [f"in turns: loss {run.loss}" for pair in pairs for run in pair if not run.problem and run.loss != native[0].loss]
+                if not ratio <= GOALS[off.name]:
+                    found.append(f"{off.name}: {ratio:.3f}× in turns is above the goal of {GOALS[off.name]}×")
             print("\n".join(found) or f"{variant}: every way prints native's loss; all goals are met.", end="\n\n", flush=True)
             failed |= bool(found)
     return 1 if failed else 0

@@ -235,20 +235,21 @@ def main() -> int:
     parser.add_argument("--device", choices=("emulator", "gpu"), default="emulator")
     parser.add_argument("--engine", choices=("auto", "ptx"), default="auto")
     parser.add_argument("--only", default="", metavar="REGEX")
+    parser.add_argument("--jobs", type=int, default=min(len(os.sched_getaffinity(0)), 16), help="programs at the same time")
     parser.add_argument("--details", action="store_true", help="every verdict that is not as wanted")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ops-debug-matrix-") as scratch:
         folder = (arguments.into or pathlib.Path(scratch)).resolve()
         expectations = [e for e in generate.generate(folder) if re.search(arguments.only, e.name)]
         started = time.monotonic()
-        compile_all(arguments.nvcc, folder, arguments.device)
+        compile_all(arguments.nvcc, folder, arguments.device, arguments.jobs)
         compiled = time.monotonic()
         matrix = Matrix(arguments.build.resolve() / "ops-debug", folder, arguments.device, arguments.engine)
         if arguments.only:
-            with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
                 verdicts = list(pool.map(matrix.run_alone, expectations))
         else:
-            verdicts = matrix.run_all(expectations)
+            verdicts = matrix.run_all(expectations, arguments.jobs)
         ended = time.monotonic()
     mode = f"{arguments.device}-{'exact' if matrix.exact else 'ptx'}"
     if arguments.details:
