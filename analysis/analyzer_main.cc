@@ -1,12 +1,16 @@
 // ops-debug-analyzer: started by ops-debug, not by people.
 //
-//   live      --ring NAME --control-fd N --result-fd N [--log FILE]   reads until the control pipe
-//   closes offline   --read FILE|FOLDER ... --result-fd N both      --format text|json [--output
-//   FILE|-]
+//   live      --ring NAME --control-fd N --result-fd N [--log FILE]: reads until the control pipe
+//             closes. [--replay-folder FOLDER --replay-launcher PATH --replayer PATH
+//             --replay-checks LIST --replay-time SECONDS]: replays captured launches (replays.h);
+//             SIGUSR1 ends that
+//   offline   --read FILE|FOLDER ... --result-fd N
+//   both      --format text|json [--output FILE|-]
 //
 // It outlives the target however that ends, and the launcher: every end it waits for is a pipe that
 // the kernel closes.
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,6 +19,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -45,7 +50,12 @@ struct Options {
   std::vector<std::string> suppressions, shipped_suppressions;
   bool generate_suppressions = false;
   bool list_kernels = false;
+  ReplayOptions replays;
+  unsigned replay_time_s = 20;
 };
+
+// SIGUSR1: whoever waits for the report does not want to wait for replays.
+volatile sig_atomic_t g_interrupted = 0;
 
 // False: bad arguments.
 bool Parse(int argc, char** argv, Options* options) {
@@ -61,6 +71,11 @@ bool Parse(int argc, char** argv, Options* options) {
   flags.add_options()("list-kernels", po::bool_switch(&options->list_kernels));
   flags.add_options()("control-fd", po::value(&options->control_fd));
   flags.add_options()("result-fd", po::value(&options->result_fd));
+  flags.add_options()("replay-folder", po::value(&options->replays.folder));
+  flags.add_options()("replay-launcher", po::value(&options->replays.launcher));
+  flags.add_options()("replayer", po::value(&options->replays.replayer));
+  flags.add_options()("replay-checks", po::value(&options->replays.checks));
+  flags.add_options()("replay-time", po::value(&options->replay_time_s));
   flags.add_options()("no-cuda-remark", po::value(&options->no_cuda_remark));
   try {
     po::variables_map values;
@@ -75,6 +90,7 @@ bool Parse(int argc, char** argv, Options* options) {
     std::cerr << "ops-debug-analyzer is started by ops-debug; see ops-debug --help\n";
     return false;
   }
+  options->replays.time_limit = std::chrono::seconds(options->replay_time_s);
   return true;
 }
 
@@ -82,6 +98,15 @@ class Link {
  public:
   explicit Link(int fd) : fd_(fd) {}
   void Ready(const std::string& ring_name) const { Send("ready\t" + ring_name + '\n'); }
+  void Replaying(uint64_t launches) const { Send("replaying\t" + std::to_string(launches) + '\n'); }
+  void Hang(uint32_t process_id, const std::string& text) const {
+    Send("hang\t" + std::to_string(process_id) + '\t' + text + '\n');
+  }
+  // Whether the launcher, which waits for the report, is gone.
+  bool IsDeaf() const {
+    pollfd state{.fd = fd_, .events = 0, .revents = 0};
+    return poll(&state, 1, 0) == 1 && (state.revents & (POLLERR | POLLHUP)) != 0;
+  }
   void Finish(const proto::Verdict& verdict) const { Send(proto::FormatVerdict(verdict)); }
   int Fail(const std::string& text, const std::string& hint = "") const {
     Send("error\t" + text + '\t' + hint + '\n');
@@ -142,7 +167,21 @@ int Run(const Options& options, const Link& link) {
                                        : fail(error.substr(0, hint), error.substr(hint + 2));
     }
     link.Ready(ring->name());
-    RecordLive(*ring, log.get(), {options.control_fd, options.no_cuda_remark, note}, analysis);
+    RecordLive(*ring, log.get(),
+               {.control_fd = options.control_fd,
+                .tell_no_cuda = options.no_cuda_remark,
+                .ring_note = note,
+                .replays = options.replays,
+                .tell_replaying = [&](uint64_t launches) { link.Replaying(launches); },
+                .tell_hang = [&](uint32_t process_id,
+                                 const std::string& text) { link.Hang(process_id, text); },
+                .is_interrupted = [&] { return g_interrupted != 0 || link.IsDeaf(); }},
+               analysis);
+    // The launcher removes it, too, unless it was killed.
+    std::error_code ignored;
+    if (!options.replays.folder.empty()) {
+      std::filesystem::remove_all(options.replays.folder, ignored);
+    }
   } else {
     for (const std::string& path : options.read) {
       const absl::Status status = ReadLog(path, analysis);
@@ -177,6 +216,7 @@ int main(int argc, char** argv) {
   for (const int number : {SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGPIPE, SIGXFSZ}) {
     signal(number, SIG_IGN);
   }
+  signal(SIGUSR1, [](int) { ops_debug::analysis::g_interrupted = 1; });
   // libdw would ask the servers named here for debug files: a report must not depend on the
   // network.
   unsetenv("DEBUGINFOD_URLS");

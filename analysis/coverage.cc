@@ -37,7 +37,8 @@ void CoverageBook::Add(uint32_t, const proto::LaunchSummary& summary) {
 
 void CoverageBook::AddReport(const std::string& mangled_kernel, const std::string& engine) {
   if (mangled_kernel.empty()) return;
-  kernels_[mangled_kernel].reported = EngineName(engine);
+  std::string& reported = kernels_[mangled_kernel].reported;
+  if (reported.empty() || engine != "replay") reported = EngineName(engine);
 }
 
 void CoverageBook::Add(const proto::UnknownAccesses& unknown) {

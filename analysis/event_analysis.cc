@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "analysis/explained_reads.h"
 #include "analysis/merge_findings.h"
 
 namespace ops_debug::analysis {
@@ -94,6 +95,17 @@ void EventAnalysis::Add(const proto::Event& event) {
       AddRemark({ToSeverity(diagnostic.severity()), diagnostic.text(), diagnostic.hint()});
       break;
     }
+    case proto::Event::kLaunchCaptured:
+      replays_.Add(process, event.launch_captured());
+      break;
+    case proto::Event::kLaunchNotCaptured:
+      replays_.Add(process, event.launch_not_captured());
+      break;
+    case proto::Event::kReplayEnded:
+      replays_.Add(process, event.replay_ended());
+      break;
+    case proto::Event::kLaunchStuck:  // replays.h: what it proves is told by other events
+      break;
     case proto::Event::BODY_NOT_SET:  // of a newer version
       break;
   }
@@ -111,12 +123,17 @@ Report EventAnalysis::Finish() {
   report.coverage = coverage_.Finish();
   report.coverage.processes = processes_.Finish();
   for (Remark& remark : processes_.Remarks()) AddRemark(std::move(remark));
-  RaceDetector::Findings races = races_.Finish();
+  RaceDetector::Findings races = races_.Finish([this](uint32_t process, const proto::Race& race) {
+    return replays_.Decides(process, race);
+  });
+  report.coverage.replays = replays_.Finish();
+  report.coverage.replays.decided_pairs = races.decided;
   std::vector<Finding> findings = memory_.Finish();
   for (std::vector<Finding> part : {std::move(races.proven), init_.Finish(), sync_.FinishFaults(),
                                     host_.Finish(), sync_.FinishRedundant()}) {
     std::move(part.begin(), part.end(), std::back_inserter(findings));
   }
+  RemoveExplainedReads(findings);
   report.findings = MergeProcesses(std::move(findings), processes_);
   report.unproven = MergeProcesses(std::move(races.unproven), processes_);
   report.remarks = remarks_;

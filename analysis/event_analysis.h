@@ -15,6 +15,7 @@
 #include "analysis/memory_detector.h"
 #include "analysis/process_book.h"
 #include "analysis/race_detector.h"
+#include "analysis/replay_book.h"
 #include "analysis/report.h"
 #include "analysis/sync_detector.h"
 #include "proto/analyzer_link.h"
@@ -50,6 +51,7 @@ class EventAnalysis {
   SyncDetector sync_{symbolizer_};
   HostDetector host_{symbolizer_};
   CoverageBook coverage_;
+  ReplayBook replays_;
   ProcessBook processes_;
   std::vector<Remark> remarks_;
   uint64_t lost_events_ = 0;

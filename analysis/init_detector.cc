@@ -12,8 +12,8 @@ bool IsEarlier(const proto::UninitialisedRead& a, const proto::UninitialisedRead
   const auto position = [](const proto::UninitialisedRead& read) {
     const proto::Dim3& block = read.block();
     const proto::Dim3& thread = read.thread();
-    return std::tuple(read.launch().launch_id(), block.z(), block.y(), block.x(), thread.z(),
-                      thread.y(), thread.x());
+    return std::tuple(read.launch().launch_id(), IsReplay(read.engine()), block.z(), block.y(),
+                      block.x(), thread.z(), thread.y(), thread.x());
   };
   return position(a) < position(b);
 }
@@ -76,8 +76,7 @@ void InitDetector::Add(uint32_t process_id, const proto::UninitialisedRead& read
   Merged& merged = found->second;
   if (is_new) merged.order = order_++;
   if (is_new || IsEarlier(read, merged.first)) merged.first = read;
-  merged.count += std::max<uint64_t>(read.count(), 1);
-  merged.lower_bound |= read.count() == 0;
+  merged.count.Add(read.engine(), read.count());
 }
 
 std::vector<Finding> InitDetector::Finish() {
@@ -99,8 +98,8 @@ Finding InitDetector::MakeFinding(uint32_t process_id, const Merged& merged) {
   finding.process_id = process_id;
   SetPlace(ToCodePlace(read.site(), read.launch().kernel()), read.site(), finding);
   finding.engine = read.engine().empty() ? "ptx" : read.engine();
-  finding.count = merged.count;
-  finding.count_is_lower_bound = merged.lower_bound;
+  finding.count = merged.count.Total();
+  finding.count_is_lower_bound = merged.count.IsLowerBound();
   finding.block = ToExtent(read.block());
   finding.thread = ToExtent(read.thread());
   finding.address = read.address();

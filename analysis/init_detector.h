@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "analysis/host_stack.h"
+#include "analysis/merged_count.h"
 #include "analysis/report.h"
 #include "proto/events.pb.h"
 
@@ -27,8 +28,7 @@ class InitDetector {
  private:
   struct Merged {
     proto::UninitialisedRead first;
-    uint64_t count = 0;
-    bool lower_bound = false;
+    MergedCount count;
     size_t order = 0;
   };
   using Key = std::pair<uint32_t, std::string>;  // process; place

@@ -309,6 +309,20 @@ Json ToJson(const ProcessInfo& process) {
   return object;
 }
 
+Json ToJson(const ReplaySummary& replays) {
+  Json object;
+  object["launches"] = replays.launches;
+  object["kernels"] = replays.kernels;
+  object["decided_pairs"] = replays.decided_pairs;
+  object["duration_ns"] = replays.duration_ns;
+  object["not_replayed"] = Json::array();
+  for (const UnreplayedGroup& group : replays.not_replayed) {
+    object["not_replayed"].push_back(
+        {{"reason", group.reason}, {"kernels", group.kernels}, {"undecided", group.undecided}});
+  }
+  return object;
+}
+
 Json ToJson(const Coverage& coverage) {
   Json object;
   object["kernels"] = coverage.kernels.size();
@@ -331,6 +345,7 @@ Json ToJson(const Coverage& coverage) {
                                      {"kernels", group.kernels.size()},
                                      {"launches", group.launches}});
   }
+  if (!coverage.replays.empty()) object["replays"] = ToJson(coverage.replays);
   object["unknown_accesses"] = coverage.unknown_accesses;
   object["loaded_modules"] = coverage.loaded_modules;
   object["loaded_kernels"] = coverage.loaded_kernels;

@@ -7,10 +7,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <deque>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <vector>
 
+#include "analysis/demangle.h"
 #include "analysis/session_processes.h"
 
 namespace ops_debug::analysis {
@@ -30,7 +34,54 @@ constexpr int kEmptyLooks = 20;
 
 class Recorder {
  public:
-  Recorder(RunLog* log, EventAnalysis& analysis) : log_(log), analysis_(analysis) {}
+  Recorder(RunLog* log, EventAnalysis& analysis, const ReplayOptions& replays)
+      : log_(log),
+        analysis_(analysis),
+        replays_(replays, [this](const proto::Event& event) { Take(event); }) {}
+
+  Replays& replays() { return replays_; }
+
+  // A message of the program. Findings of replays belong to a process before its end, so its end,
+  // and what another program says that goes on under its id, waits for them.
+  void Receive(const std::vector<std::byte>& message) {
+    proto::Event event;
+    if (!event.ParseFromArray(message.data(), static_cast<int>(message.size()))) {
+      Take(message);
+      return;
+    }
+    const uint32_t process_id = event.process_id();
+    if (const auto held = held_.find(process_id); held != held_.end()) {
+      held->second.push_back(message);
+      return;
+    }
+    if ((event.has_process_end() || event.has_process_start()) && replays_.Owes(process_id)) {
+      replays_.EndOfProcess(process_id);
+      if (replays_.Owes(process_id)) {
+        held_[process_id].push_back(message);
+        return;
+      }
+    }
+    replays_.See(event);
+    Take(message);
+  }
+
+  // Goes on with the replays and with what waits for them.
+  void Replay() {
+    replays_.Look();
+    for (auto entry = held_.begin(); entry != held_.end();) {
+      if (replays_.Owes(entry->first)) {
+        ++entry;
+        continue;
+      }
+      const std::deque<std::vector<std::byte>> messages = std::move(entry->second);
+      held_.erase(entry);
+      for (const std::vector<std::byte>& message : messages) Receive(message);
+      entry = held_.begin();  // some may be held again
+    }
+  }
+
+  // Whether the process has ended, though the analysis has not been told yet.
+  bool HoldsEndOf(uint32_t process_id) const { return held_.contains(process_id); }
 
   void Take(const std::vector<std::byte>& message) {
     proto::Event event;
@@ -51,8 +102,9 @@ class Recorder {
   }
 
   void Remark(proto::Diagnostic::Severity severity, const std::string& text,
-              const std::string& hint) {
+              const std::string& hint, uint32_t process_id = 0) {
     proto::Event event;
+    event.set_process_id(process_id);
     event.mutable_diagnostic()->set_severity(severity);
     event.mutable_diagnostic()->set_text(text);
     event.mutable_diagnostic()->set_hint(hint);
@@ -80,6 +132,8 @@ class Recorder {
 
   RunLog* log_;
   EventAnalysis& analysis_;
+  Replays replays_;
+  std::map<uint32_t, std::deque<std::vector<std::byte>>> held_;  // by process id
 };
 
 enum class TargetState { kRuns, kEnded, kAbandoned };
@@ -104,7 +158,7 @@ int Drain(proto::RingConsumer& ring, Recorder& recorder) {
   std::vector<std::byte> message;
   int count = 0;
   while (count < kBatch && ring.Read(&message)) {
-    recorder.Take(message);
+    recorder.Receive(message);
     ++count;
   }
   return count;
@@ -160,6 +214,32 @@ class Absence {
   int empty_looks_ = 0;
 };
 
+// Launches that hang and can never end: their process would wait for them for ever.
+void TellHangs(const proto::RingConsumer& ring, Recorder& recorder, const LiveOptions& options) {
+  for (const ProvedHang& hang : recorder.replays().TakeHangs()) {
+    // The number came from the program: nothing outside of this run is ended.
+    const std::vector<SessionProcess> processes = FindSessionProcesses(ring.name());
+    const bool is_ours = std::any_of(
+        processes.begin(), processes.end(),
+        [&hang](const SessionProcess& process) { return process.process_id == hang.process_id; });
+    char running[32];
+    constexpr double kSecond_ns = 1e9;
+    std::snprintf(running, sizeof(running), "%.0f s",
+                  static_cast<double>(hang.running_ns) / kSecond_ns);
+    const std::string launch = "launch " + std::to_string(hang.launch.launch_id()) + " of " +
+                               Demangle(hang.launch.kernel()) + " in process " +
+                               std::to_string(hang.process_id) + " can never end";
+    const bool ends = is_ours && options.tell_hang != nullptr;
+    recorder.Remark(proto::Diagnostic::SEVERITY_WARNING,
+                    launch +
+                        ": its replay on the CPU device proved that its threads wait for each "
+                        "other, and it had been running for " +
+                        running + (ends ? "; ops-debug ended the process" : ""),
+                    "the deadlock's report says who waits where", hang.process_id);
+    if (ends) options.tell_hang(hang.process_id, launch);
+  }
+}
+
 // Reads what was written until now, and what the processes that still run write within a bounded
 // time. After that, producers drop; a record that its producer holds unfinished is given up.
 void TakeFarewell(proto::RingConsumer& ring, Recorder& recorder, const EventAnalysis& analysis) {
@@ -167,6 +247,7 @@ void TakeFarewell(proto::RingConsumer& ring, Recorder& recorder, const EventAnal
   Absence absence(ring, analysis);
   while (Clock::now() < deadline) {
     const int count = Drain(ring, recorder);
+    recorder.Replay();
     if (count > 0) continue;
     if (!ring.HasUnread() && absence.Look()) break;
     usleep(kFarewellNap_us);
@@ -175,6 +256,25 @@ void TakeFarewell(proto::RingConsumer& ring, Recorder& recorder, const EventAnal
   const Clock::time_point end = Clock::now() + kFarewell;
   while ((Drain(ring, recorder) > 0 || ring.SkipClaimed()) && Clock::now() < end) {
   }
+}
+
+// Replays what is left, for a bounded time.
+void FinishReplays(TargetState target, Recorder& recorder, const LiveOptions& options) {
+  Replays& replays = recorder.replays();
+  replays.EndOfPrograms();
+  recorder.Replay();
+  if (replays.OwesAny() && options.tell_replaying) options.tell_replaying(replays.LaunchesOwed());
+  while (replays.OwesAny()) {
+    if (target == TargetState::kAbandoned)
+      replays.Abandon("ops-debug was killed before its replay");
+    if (options.is_interrupted && options.is_interrupted()) {
+      replays.Abandon("its replay was interrupted");
+    }
+    recorder.Replay();
+    recorder.Idle();
+    usleep(kFarewellNap_us);
+  }
+  recorder.Replay();
 }
 
 // Descendants that have not used CUDA, but may later, unseen.
@@ -206,7 +306,7 @@ void RemarkOnSilentProcesses(const proto::RingConsumer& ring, Recorder& recorder
 
 void RecordLive(proto::RingConsumer& ring, RunLog* log, const LiveOptions& options,
                 EventAnalysis& analysis) {
-  Recorder recorder(log, analysis);
+  Recorder recorder(log, analysis, options.replays);
   LossRecord losses(ring, recorder);
   if (!options.ring_note.empty()) {
     recorder.Remark(proto::Diagnostic::SEVERITY_WARNING, options.ring_note,
@@ -216,12 +316,17 @@ void RecordLive(proto::RingConsumer& ring, RunLog* log, const LiveOptions& optio
   for (int nap_ms = 1; target == TargetState::kRuns;) {
     const int count = Drain(ring, recorder);
     nap_ms = count > 0 ? 1 : std::min(nap_ms * 2, kLongestNap_ms);
+    recorder.Replay();
+    TellHangs(ring, recorder, options);
     recorder.Idle();
     losses.UpdateIfDue();
     target = LookAtTarget(options.control_fd, count == kBatch ? 0 : nap_ms);
   }
   TakeFarewell(ring, recorder, analysis);
-  for (const uint32_t process : StillRunning(analysis)) {
+  std::vector<uint32_t> running = StillRunning(analysis);
+  std::erase_if(running, [&](uint32_t process) { return recorder.HoldsEndOf(process); });
+  FinishReplays(target, recorder, options);
+  for (const uint32_t process : running) {
     proto::Event event;
     event.set_process_id(process);
     event.mutable_process_end()->set_still_running(true);

@@ -34,13 +34,32 @@ void AddSide(const proto::Access& access, std::string& key) {
   }
 }
 
+void AddShapes(const proto::Race& race, std::string& key) {
+  key += race.engine() + (race.first().launch().launch_id() == race.second().launch().launch_id()
+                              ? "\1one\1"
+                              : "\1two\1");
+  key += std::to_string(race.module_id());
+  for (const proto::Access* side : {&race.first(), &race.second()}) {
+    const proto::Launch& launch = side->launch();
+    for (const proto::Dim3* size : {&launch.grid(), &launch.block()}) {
+      key += ' ' + std::to_string(size->x()) + ' ' + std::to_string(size->y()) + ' ' +
+             std::to_string(size->z());
+    }
+    key += ' ' + std::to_string(launch.dynamic_shared_bytes());
+  }
+}
+
 std::string MessageKey(const proto::Race& race) {
   std::string sides[2];
   AddSide(race.first(), sides[0]);
   AddSide(race.second(), sides[1]);
   std::sort(std::begin(sides), std::end(sides));
-  return std::to_string(race.kind()) + (race.unproven() ? 'u' : 'p') +
-         (race.same_value() ? 'b' : 'r') + race.pattern() + '\0' + sides[0] + '\1' + sides[1];
+  std::string key = std::to_string(race.kind()) + (race.unproven() ? 'u' : 'p') +
+                    (race.same_value() ? 'b' : 'r') + race.pattern() + '\0' + sides[0] + '\1' +
+                    sides[1];
+  // Whether it is decided elsewhere depends on the shape of the launches.
+  if (race.unproven()) AddShapes(race, key);
+  return key;
 }
 
 // A race has happened when its second access has.
@@ -154,21 +173,27 @@ void RaceDetector::Add(uint32_t process_id, const proto::Race& race) {
   const auto [found, is_new] = races_.try_emplace({process_id, MessageKey(race)});
   Merged& merged = found->second;
   if (is_new) merged.order = order_++;
-  if (is_new || LaunchOf(race) < LaunchOf(merged.first)) merged.first = race;
-  merged.count += std::max<uint64_t>(race.count(), 1);
-  merged.lower_bound |= race.count() == 0;
+  const auto when = [](const proto::Race& one) {
+    return std::pair(LaunchOf(one), IsReplay(one.engine()));
+  };
+  if (is_new || when(race) < when(merged.first)) merged.first = race;
+  merged.count.Add(race.engine(), race.count());
 }
 
-RaceDetector::Findings RaceDetector::Finish() {
+RaceDetector::Findings RaceDetector::Finish(const IsDecided& is_decided) {
+  Findings findings;
   std::vector<Candidate> candidates;
   for (const auto& [key, merged] : races_) {
+    if (is_decided && merged.first.unproven() && is_decided(key.first, merged.first)) {
+      ++findings.decided;
+      continue;
+    }
     Candidate candidate{MakeFinding(key.first, merged), merged.order, {}, merged.first.unproven()};
     for (const AccessInfo& side : candidate.finding.accesses) {
       candidate.places.insert(SideKey(side));
     }
     candidates.push_back(std::move(candidate));
   }
-  Findings findings;
   for (Candidate& candidate : OnePerBug(std::move(candidates))) {
     (candidate.unproven ? findings.unproven : findings.proven)
         .push_back(std::move(candidate.finding));
@@ -215,8 +240,8 @@ Finding RaceDetector::MakeFinding(uint32_t process_id, const Merged& merged) {
   Finding finding;
   finding.process_id = process_id;
   finding.engine = race.engine().empty() ? "ptx" : race.engine();
-  finding.count = merged.count;
-  finding.count_is_lower_bound = merged.lower_bound;
+  finding.count = merged.count.Total();
+  finding.count_is_lower_bound = merged.count.IsLowerBound();
   finding.accesses = {MakeAccess(race.first()), MakeAccess(race.second())};
   finding.space = SpaceName(race.space());
   if (finding.space.empty() && race.kind() == proto::Race::KIND_SHARED) finding.space = "shared";

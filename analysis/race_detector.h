@@ -7,15 +7,20 @@
 //    is reported;
 //  - lanes of one warp race where warps do: the barrier of the block orders both;
 //  - all pairs of accesses of an unprotected read-modify-write belong to that.
+//
+// What the replay of a launch on the CPU device reports (engine "replay") is the launch that the
+// device saw: the device speaks and counts where it saw the pair, too.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "analysis/host_stack.h"
+#include "analysis/merged_count.h"
 #include "analysis/report.h"
 #include "proto/events.pb.h"
 
@@ -27,17 +32,19 @@ class RaceDetector {
 
   void Add(uint32_t process_id, const proto::Race& race);
 
-  // In the order in which they first happened. To be called once.
+  // In the order in which they first happened. To be called once. `is_decided` tells whether an
+  // unproven race was looked into elsewhere (replay_book.h): it is left out then.
   struct Findings {
     std::vector<Finding> proven, unproven;
+    uint64_t decided = 0;  // unproven pairs of lines that were left out
   };
-  Findings Finish();
+  using IsDecided = std::function<bool(uint32_t process_id, const proto::Race& race)>;
+  Findings Finish(const IsDecided& is_decided = nullptr);
 
  private:
   struct Merged {
     proto::Race first;
-    uint64_t count = 0;
-    bool lower_bound = false;
+    MergedCount count;
     size_t order = 0;
   };
   using Key = std::pair<uint32_t, std::string>;  // process; the rest, serialized

@@ -175,7 +175,7 @@ struct Finding {
   std::vector<SourceLocation> toolkit_frames;
   std::string instruction;
   uint32_t ptx_line = 0;
-  std::string engine;  // "ptx", "sass", "emulator"; empty for findings of the host side
+  std::string engine;  // "ptx", "sass", "emulator", "replay"; empty for findings of the host side
   std::optional<uint64_t> sass_offset;  // engine "sass": of the instruction in its function
   uint32_t instructions = 1;            // instructions of this source place that did the same
   std::string access;                   // "load", "store", "atomic", or empty
@@ -259,12 +259,30 @@ struct ProcessInfo {
   std::vector<std::string> checks;           // that were on; "none"; empty: a log that does not say
 };
 
+// Launches that the CPU device did not decide for one reason, though the GPU could not either.
+struct UnreplayedGroup {
+  std::string reason;
+  std::vector<std::string> kernels;    // demangled, by name
+  std::vector<std::string> undecided;  // what is not known about them
+};
+
+// Launches that were run once more on the CPU device, to decide what the GPU cannot.
+struct ReplaySummary {
+  uint64_t launches = 0;
+  uint64_t kernels = 0;
+  uint64_t decided_pairs = 0;  // unproven pairs of accesses that are none after all
+  uint64_t duration_ns = 0;    // of all replays, one after the other
+  std::vector<UnreplayedGroup> not_replayed;
+  bool empty() const { return launches == 0 && not_replayed.empty(); }
+};
+
 struct Coverage {
   std::vector<KernelCoverage> kernels;  // that were launched, by name
   uint64_t loaded_modules = 0;
   uint64_t loaded_kernels = 0;
   uint64_t unknown_accesses = 0;  // to memory of unknown origin, let through
   std::vector<ProcessInfo> processes;
+  ReplaySummary replays;
 
   uint64_t CheckedKernels() const;  // with at least one checked launch
   uint64_t CheckedKernels(const std::string& engine) const;

@@ -128,10 +128,12 @@ void SyncDetector::Add(uint32_t process_id, const proto::SyncFault& fault) {
   const auto [found, is_new] = faults_.try_emplace({process_id, key});
   MergedFault& merged = found->second;
   if (is_new) merged.order = order_++;
-  if (is_new || fault.launch().launch_id() < merged.first.launch().launch_id()) {
-    merged.first = fault;
-  }
-  merged.count += std::max<uint64_t>(fault.count(), 1);
+  const auto when = [](const proto::SyncFault& one) {
+    return std::pair(one.launch().launch_id(), IsReplay(one.engine()));
+  };
+  if (is_new || when(fault) < when(merged.first)) merged.first = fault;
+  // Barriers count threads, not unknown numbers of accesses: at least one is one.
+  merged.count.Add(fault.engine(), std::max<uint64_t>(fault.count(), 1));
 }
 
 void SyncDetector::Add(uint32_t process_id, const proto::RedundantSync& sync) {
@@ -196,7 +198,7 @@ Finding SyncDetector::MakeFinding(uint32_t process_id, const MergedFault& merged
   finding.process_id = process_id;
   SetPlace(ToCodePlace(fault.site(), fault.launch().kernel()), fault.site(), finding);
   finding.engine = fault.engine().empty() ? "ptx" : fault.engine();
-  finding.count = merged.count;
+  finding.count = merged.count.Total();
   if (fault.has_block()) finding.block = ToExtent(fault.block());
   if (fault.has_thread()) finding.thread = ToExtent(fault.thread());
   const bool mbarrier = fault.kind() == proto::SyncFault::KIND_UNINITIALISED_MBARRIER ||

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "analysis/host_stack.h"
+#include "analysis/merged_count.h"
 #include "analysis/report.h"
 #include "proto/events.pb.h"
 
@@ -33,7 +34,7 @@ class SyncDetector {
  private:
   struct MergedFault {
     proto::SyncFault first;
-    uint64_t count = 0;
+    MergedCount count;
     size_t order = 0;
   };
   struct MergedSync {

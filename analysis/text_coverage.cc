@@ -131,6 +131,42 @@ void WriteNotChecked(const Coverage& coverage, TextSheet& sheet) {
   }
 }
 
+// "a", "a, b and 3 more".
+std::string ListText(const std::vector<std::string>& words, size_t shown, const char* separator) {
+  std::string text;
+  for (size_t i = 0; i < words.size() && i < shown; ++i)
+    text += (i > 0 ? separator : "") + words[i];
+  if (words.size() > shown) text += " and " + std::to_string(words.size() - shown) + " more";
+  return text;
+}
+
+// What the GPU could not decide: where the CPU device did, and where it did not. A line per reason.
+void WriteReplays(const Coverage& coverage, TextSheet& sheet) {
+  constexpr size_t kShownKernels = 4;
+  constexpr size_t kShownUndecided = 3;
+  const ReplaySummary& replays = coverage.replays;
+  if (replays.launches > 0) {
+    std::string text =
+        "replayed on the CPU device: " + Count(replays.launches, "launch", "launches") + " of " +
+        Count(replays.kernels, "kernel", "kernels");
+    if (replays.decided_pairs > 0) {
+      text += "; " + Count(replays.decided_pairs, "pair", "pairs") +
+              " of accesses that the GPU could not decide " +
+              (replays.decided_pairs == 1 ? "is" : "are") + " decided";
+    }
+    sheet.Line(text);
+  }
+  if (replays.not_replayed.empty()) return;
+  sheet.Line(sheet.Toned(Tone::kWarning, "not replayed:"));
+  for (const UnreplayedGroup& group : replays.not_replayed) {
+    sheet.Line("  " +
+               Printable(ListText(group.kernels, kShownKernels, ", ") + ": " + group.reason));
+    if (group.undecided.empty()) continue;
+    sheet.Line("    not known there: " +
+               Printable(ListText(group.undecided, kShownUndecided, "; ")));
+  }
+}
+
 void WriteUncheckedAccesses(const Coverage& coverage, TextSheet& sheet) {
   std::map<std::pair<std::string, std::string>, uint64_t> sums;
   for (const KernelCoverage& kernel : coverage.kernels) {
@@ -155,6 +191,7 @@ void WriteCoverage(const Report& report, bool list_kernels, TextSheet& sheet) {
   WriteChecks(coverage, sheet);
   WriteNotChecked(coverage, sheet);
   WriteUncheckedAccesses(coverage, sheet);
+  WriteReplays(coverage, sheet);
   if (coverage.unknown_accesses > 0) {
     sheet.Line("unknown: " + Count(coverage.unknown_accesses, "access", "accesses") +
                " to memory that no call we saw allocated; let through");

@@ -66,6 +66,9 @@ class Writer {
       if (!finding.found_in_text.empty()) sheet_.Labelled("found in", finding.found_in_text);
       WriteAccess(finding);
     }
+    if (finding.engine == "replay") {
+      sheet_.Labelled("found by", "running this launch once more on the CPU device");
+    }
     for (const WaitingGroup& group : finding.waiters) WriteWaiters(finding, group);
     if (!finding.use.empty()) sheet_.Labelled("matters", finding.use);
     if (finding.leaked_bytes > 0) {

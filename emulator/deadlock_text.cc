@@ -168,8 +168,10 @@ std::string DescribeLaunchDeadlock(const Launch& launch) {
   uint64_t resident = launch.deadlocked_blocks;
   const uint64_t unstarted = launch.unstarted * launch.cluster_blocks;
   const uint64_t ended = launch.block_count - unstarted - resident;
-  std::string text = "deadlock in kernel " + program.functions[launch.kernel->function]->name +
-                     ": no thread can go on: " + DescribeWaits(launch, launch.waits);
+  std::string text = program.functions[launch.kernel->function]->name;
+  text = launch.waits_for_host ? "kernel " + text + " waits for memory that the host can write: "
+                               : "deadlock in kernel " + text + ": no thread can go on: ";
+  text += DescribeWaits(launch, launch.waits);
   if (launch.cooperative || ended + unstarted != 0) {
     text += "; of " + Count(launch.block_count, "block") + " " + std::to_string(resident) +
             (resident == 1 ? " waits or spins" : " wait or spin") + ", " + std::to_string(ended) +

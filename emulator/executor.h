@@ -66,7 +66,10 @@ class Program {
   // which must outlive the program. Errors: syntax with its place; an instruction that the executor
   // lacks is NOT an error here but when it is executed (a launch fails with its text and line), so
   // one odd kernel does not make a library unusable.
-  static ptx::Result<std::unique_ptr<Program>> Load(std::string_view ptx, DeviceMemory& memory);
+  // Variables that `places` names lie there, in memory to be adopted (DeviceMemory::Adopt).
+  using VariablePlaces = std::map<std::string, uint64_t, std::less<>>;
+  static ptx::Result<std::unique_ptr<Program>> Load(std::string_view ptx, DeviceMemory& memory,
+                                                    const VariablePlaces& places = {});
   ~Program();
 
   const Kernel* FindKernel(std::string_view name) const;  // nullptr if absent
@@ -104,6 +107,9 @@ struct LaunchConfig {
   // memory is given real time before it counts as a deadlock; on other memory less of it, for what
   // other streams do. Empty: nobody but the kernel changes memory.
   std::function<bool(uint64_t)> host_accessible;
+  // A replay: neither the host nor another stream changes memory meanwhile, so nothing is waited
+  // for; but a spin on memory of the host's is no deadlock (kHostWait).
+  bool is_alone = false;
   bool explicit_cluster = false;  // the launch or the kernel names a cluster shape
   // Thread-instructions per host thread after which the launch fails (kInstructionLimit), give or
   // take some thousands; 0: none.
@@ -128,9 +134,12 @@ struct LaunchError {
     kDeadlock,
     kLaunchFailure,  // misuse of an mbarrier or of a cluster that hardware reports without a kind
     kInstructionLimit,
+    kHostWait,  // is_alone: it waits for what only the host can write
   };
   Code code = Code::kIllegalAddress;
   std::string message;  // with kernel, instruction, PTX line, block and thread
+  // kDeadlock: a thread spins on global memory, so another launch or a copy could end it.
+  bool spins_globally = false;
 };
 
 struct LaunchOutcome {

@@ -249,8 +249,9 @@ void Machine::Explore() {
     stop = CalmDown(order, residents);
     if (stop == Stop::kFault) break;
     if (stop == Stop::kBlocked) {
-      DeclareDeadlock();
-      if (launch_.checks != nullptr) launch_.checks->Deadlock(residents.blocks);
+      DeclareDeadlock(residents.blocks);
+      if (launch_.checks != nullptr && !launch_.waits_for_host)
+        launch_.checks->Deadlock(residents.blocks);
       CollectWaits(residents.blocks);
       launch_.unstarted = order.unstarted();
       break;

@@ -31,6 +31,8 @@ std::string_view CodeName(LaunchError::Code code) {
       return "deadlock";
     case LaunchError::Code::kInstructionLimit:
       return "instruction limit";
+    case LaunchError::Code::kHostWait:
+      return "wait for the host";
   }
   return "error";
 }

@@ -244,9 +244,9 @@ std::byte* Machine::ResolveLane(Warp& warp, Space space, uint64_t address, uint3
       if (is_write || !within(launch_.parameter_bytes)) return nullptr;
       return launch_.parameters.data() + address;
     default: {
-      const uint64_t offset = address - launch_.arena_base;
-      const bool mapped = offset < DeviceMemory::kArenaBytes &&
-                          launch_.page_map[offset / DeviceMemory::kPageBytes] != 0;
+      const uint64_t offset = address - launch_.map_base;
+      const bool mapped =
+          offset < launch_.map_bytes && launch_.page_map[offset / DeviceMemory::kPageBytes] != 0;
       if (!mapped && !launch_.memory->Accessible(address, bytes)) return nullptr;
       return reinterpret_cast<std::byte*>(address);
     }
@@ -312,9 +312,9 @@ std::byte* Machine::Contiguous(Warp& warp, Space space, uint64_t address, uint64
                                                       : nullptr;
   }
   if (space != Space::kGlobal) return nullptr;
-  const uint64_t first = address - launch_.arena_base;
+  const uint64_t first = address - launch_.map_base;
   const uint64_t last = first + bytes - 1;
-  if (first >= DeviceMemory::kArenaBytes || last >= DeviceMemory::kArenaBytes) return nullptr;
+  if (first >= launch_.map_bytes || last >= launch_.map_bytes) return nullptr;
   const bool mapped = launch_.page_map[first / DeviceMemory::kPageBytes] != 0 &&
                       launch_.page_map[last / DeviceMemory::kPageBytes] != 0;
   return mapped ? reinterpret_cast<std::byte*>(address) : nullptr;

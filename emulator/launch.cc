@@ -104,12 +104,14 @@ LaunchOutcome Run(const Program& program, const Kernel& kernel, const LaunchConf
   launch.parameters.resize(launch.parameters.size() + 64);
   launch.model = &model;
   launch.memory = &memory;
-  launch.arena_base = memory.arena_base();
+  launch.map_base = memory.map_base();
+  launch.map_bytes = memory.map_bytes();
   launch.page_map = memory.page_map();
   launch.lanes = &SelectLanes().support();
   launch.grid_id = next_grid.fetch_add(1);
   launch.resident_limit = config.resident_blocks;
   launch.host_accessible = config.host_accessible;
+  launch.is_alone = config.is_alone;
   launch.schedule_seed = config.schedule_seed;
   launch.cooperative = config.cooperative;
   launch.explicit_cluster = config.explicit_cluster;
@@ -144,7 +146,9 @@ LaunchOutcome Run(const Program& program, const Kernel& kernel, const LaunchConf
       launch.unstarted =
           launch.cluster_count - std::min(launch.next_cluster.load(), launch.cluster_count);
     outcome.ok = false;
-    outcome.error = {LaunchError::Code::kDeadlock, DescribeLaunchDeadlock(launch)};
+    outcome.error = {
+        launch.waits_for_host ? LaunchError::Code::kHostWait : LaunchError::Code::kDeadlock,
+        DescribeLaunchDeadlock(launch), launch.spins_globally};
   }
   if (launch.failed_block.load() != ~0ull) {
     outcome.ok = false;

@@ -218,7 +218,7 @@ struct Launch {
   uint64_t parameter_bytes = 0;
   const DeviceModel* model = nullptr;
   DeviceMemory* memory = nullptr;
-  uint64_t arena_base = 0;
+  uint64_t map_base = 0, map_bytes = 0;  // what page_map covers
   const uint8_t* page_map = nullptr;
   const LaneSupport* lanes = nullptr;
   uint64_t grid_id = 0;
@@ -232,6 +232,9 @@ struct Launch {
   std::atomic<uint64_t> instructions{0};
   uint64_t resident_limit = 0;  // blocks on the device at a time
   std::function<bool(uint64_t)> host_accessible;
+  bool is_alone = false;
+  std::atomic<bool> waits_for_host{false};  // is_alone: no deadlock, but nobody ends it here
+  std::atomic<bool> spins_globally{false};  // a thread of the deadlock does
   uint64_t schedule_seed = 0;
   LaunchChecks* checks = nullptr;  // checks/launch_checks.h; null: nothing is checked
   std::atomic<uint64_t> resident_blocks{0};
@@ -360,7 +363,7 @@ class Machine {
   std::chrono::milliseconds Patience(const std::vector<Block*>& resident) const;
   // After a round in which only spinning blocks ran. True: the launch is deadlocked.
   bool LookForDeadlock(const std::vector<Block*>& resident);
-  void DeclareDeadlock() { launch_.is_deadlocked.store(true); }
+  void DeclareDeadlock(const std::vector<Block*>& resident);
   void StopObserving();
   void CollectWaits(const std::vector<Block*>& resident);
   void TellDeadlock(const std::vector<WaitGroup>& waits, const std::vector<Block*>& blocks);

@@ -1,6 +1,9 @@
 // The allocator of device memory: whole pages, best fit among freed blocks, else the untouched end
 // of the arena. One page stays unallocated behind every block, so a run past the end meets the page
 // map and not a neighbour.
+//
+// A device that replays what another one did needs memory at that device's addresses, which lie
+// anywhere. Its page map covers all addresses that a process can have; untouched, it costs nothing.
 #include "emulator/memory.h"
 
 #include <sys/mman.h>
@@ -14,6 +17,9 @@ namespace {
 constexpr uint64_t kGuardBytes = DeviceMemory::kPageBytes;
 // Freed blocks of this size or more go back to the host at once.
 constexpr uint64_t kReturnBytes = 256 * 1024;
+constexpr uint64_t kAddressSpaceBytes = 1ull << 47;  // x86-64, four levels of page tables
+// Of a device whose other memory is adopted.
+constexpr uint64_t kSmallArenaBytes = 1ull << 34;
 
 uint64_t RoundToPages(uint64_t size_bytes) {
   return (size_bytes + DeviceMemory::kPageBytes - 1) & ~(DeviceMemory::kPageBytes - 1);
@@ -27,11 +33,15 @@ void* Reserve(uint64_t size_bytes) {
 
 }  // namespace
 
-DeviceMemory::DeviceMemory() {
-  page_map_ = static_cast<uint8_t*>(Reserve(kArenaBytes / kPageBytes));
+DeviceMemory::DeviceMemory(Reach reach) {
+  const bool anywhere = reach == Reach::kAnywhere;
+  map_bytes_ = anywhere ? kAddressSpaceBytes : kArenaBytes;
+  page_map_ = static_cast<uint8_t*>(Reserve(map_bytes_ / kPageBytes));
   if (page_map_ == nullptr) return;
+  madvise(page_map_, map_bytes_ / kPageBytes, MADV_DONTDUMP);
   // A host with a limit on address space (ulimit -v, strict overcommit) gets a smaller device.
-  for (uint64_t bytes = kArenaBytes; bytes >= (1ull << 28); bytes /= 4) {
+  const uint64_t most_bytes = anywhere ? kSmallArenaBytes : kArenaBytes;
+  for (uint64_t bytes = most_bytes; bytes >= (1ull << 28); bytes /= 4) {
     void* arena = Reserve(bytes);
     if (arena == nullptr) continue;
     madvise(arena, bytes, MADV_DONTDUMP);
@@ -40,11 +50,12 @@ DeviceMemory::DeviceMemory() {
     next_ = arena_base_;
     break;
   }
+  if (!anywhere) map_base_ = arena_base_;
 }
 
 DeviceMemory::~DeviceMemory() {
   if (arena_bytes_ != 0) munmap(reinterpret_cast<void*>(arena_base_), arena_bytes_);
-  if (page_map_ != nullptr) munmap(page_map_, kArenaBytes / kPageBytes);
+  if (page_map_ != nullptr) munmap(page_map_, map_bytes_ / kPageBytes);
 }
 
 uint64_t DeviceMemory::TakeFreeBlock(uint64_t rounded_bytes) {
@@ -64,8 +75,7 @@ uint64_t DeviceMemory::TakeFreeBlock(uint64_t rounded_bytes) {
 }
 
 void DeviceMemory::SetPages(uint64_t base, uint64_t rounded_bytes, uint8_t value) {
-  __builtin_memset(page_map_ + (base - arena_base_) / kPageBytes, value,
-                   rounded_bytes / kPageBytes);
+  __builtin_memset(page_map_ + (base - map_base_) / kPageBytes, value, rounded_bytes / kPageBytes);
 }
 
 uint64_t DeviceMemory::Allocate(uint64_t size_bytes) {
@@ -88,15 +98,55 @@ bool DeviceMemory::Free(uint64_t address) {
   const std::lock_guard lock(mutex_);
   auto found = live_.find(address);
   if (found == live_.end()) return false;
-  const uint64_t rounded_bytes = RoundToPages(found->second);
-  allocated_bytes_ -= found->second;
+  const uint64_t size_bytes = found->second;
+  const uint64_t rounded_bytes = RoundToPages(size_bytes);
+  allocated_bytes_ -= size_bytes;
   live_.erase(found);
+  if (!InArena(address)) {
+    CloseAdoptedPages(address, size_bytes);
+    return true;
+  }
   SetPages(address, rounded_bytes, 0);
   if (rounded_bytes >= kReturnBytes) {
     madvise(reinterpret_cast<void*>(address), rounded_bytes, MADV_DONTNEED);
   }
   free_.emplace(rounded_bytes, address);
   return true;
+}
+
+bool DeviceMemory::Adopt(uint64_t address, uint64_t size_bytes) {
+  const uint64_t end = address + size_bytes;
+  if (size_bytes == 0 || map_base_ != 0 || end <= address || end > map_bytes_) return false;
+  if (address < arena_base_ + arena_bytes_ && end > arena_base_) return false;
+  const std::lock_guard lock(mutex_);
+  const auto next = live_.lower_bound(address);
+  if (next != live_.end() && next->first < end) return false;
+  if (next != live_.begin()) {
+    const auto& [start, bytes] = *std::prev(next);
+    if (address - start < bytes) return false;
+  }
+  const uint64_t first_page = address & ~(kPageBytes - 1);
+  SetPages(first_page, RoundToPages(end) - first_page, 1);
+  live_.emplace(address, size_bytes);
+  allocated_bytes_ += size_bytes;
+  return true;
+}
+
+// With the lock held, after the block has left live_: pages that no other block lies in.
+void DeviceMemory::CloseAdoptedPages(uint64_t address, uint64_t size_bytes) {
+  uint64_t first_page = address & ~(kPageBytes - 1);
+  uint64_t end_page = RoundToPages(address + size_bytes);
+  const auto next = live_.lower_bound(address);
+  if (next != live_.end() && next->first < end_page) end_page = next->first & ~(kPageBytes - 1);
+  if (next != live_.begin()) {
+    const auto& [start, bytes] = *std::prev(next);
+    first_page = std::max(first_page, RoundToPages(start + bytes));
+  }
+  if (first_page < end_page) SetPages(first_page, end_page - first_page, 0);
+}
+
+bool DeviceMemory::Owns(uint64_t address) const {
+  return InArena(address) || (map_base_ == 0 && map_bytes_ != 0 && Find(address, nullptr, nullptr));
 }
 
 bool DeviceMemory::SetAllocationAccessible(uint64_t address, bool accessible) {
@@ -261,9 +311,9 @@ bool DeviceMemory::InPeer(uint64_t address, uint64_t size_bytes) const {
 }
 
 bool DeviceMemory::InOwnPages(uint64_t address, uint64_t size_bytes) const {
-  const uint64_t first = address - arena_base_;
+  const uint64_t first = address - map_base_;
   const uint64_t last = first + size_bytes - 1;
-  if (first >= arena_bytes_ || last >= arena_bytes_ || last < first) return false;
+  if (first >= map_bytes_ || last >= map_bytes_ || last < first) return false;
   for (uint64_t page = first / kPageBytes; page <= last / kPageBytes; ++page) {
     if (page_map_[page] == 0) return false;
   }

@@ -17,7 +17,9 @@ class DeviceMemory {
   static constexpr uint64_t kArenaBytes = 1ull
                                           << 38;  // address space only; pages are touched on demand
 
-  DeviceMemory();  // reserves the arena
+  // Reserves the arena. With kAnywhere, blocks can also be adopted outside of it.
+  enum class Reach : uint8_t { kArena, kAnywhere };
+  explicit DeviceMemory(Reach reach = Reach::kArena);
   ~DeviceMemory();
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
@@ -27,6 +29,10 @@ class DeviceMemory {
   // a GPU (which has larger pages: an overflow inside the last page is silent on both).
   uint64_t Allocate(uint64_t size_bytes);
   bool Free(uint64_t address);  // false: not the start of a live allocation
+  // Makes memory that the process has mapped itself, with its contents, an allocation: of a device
+  // with Reach::kAnywhere, outside the arena, of any alignment; it may share pages with other such
+  // blocks. False if one of them overlaps it. Free leaves it mapped.
+  bool Adopt(uint64_t address, uint64_t size_bytes);
   // Whether kernels may touch a live allocation (they may at first): memory of a graph that is
   // between two of its launches. False: not the start of one.
   bool SetAllocationAccessible(uint64_t address, bool accessible);
@@ -68,11 +74,16 @@ class DeviceMemory {
 
   uint64_t arena_base() const { return arena_base_; }
   bool InArena(uint64_t address) const { return address - arena_base_ < arena_bytes_; }
-  // One byte per page of the arena: 1 = allocated.
+  // In the arena or in an adopted block.
+  bool Owns(uint64_t address) const;
+  // One byte per page of [map_base, map_base + map_bytes): 1 = allocated.
   const uint8_t* page_map() const { return page_map_; }
+  uint64_t map_base() const { return map_base_; }
+  uint64_t map_bytes() const { return map_bytes_; }
 
  private:
   uint64_t TakeFreeBlock(uint64_t rounded_bytes);
+  void CloseAdoptedPages(uint64_t address, uint64_t size_bytes);
   void SetPages(uint64_t base, uint64_t rounded_bytes, uint8_t value);
   bool InHostRange(uint64_t address, uint64_t size_bytes) const;
   bool InPeer(uint64_t address, uint64_t size_bytes) const;
@@ -82,6 +93,8 @@ class DeviceMemory {
   uint64_t arena_base_ = 0;
   uint64_t arena_bytes_ = 0;  // what the host let us reserve, at most kArenaBytes
   uint8_t* page_map_ = nullptr;
+  uint64_t map_base_ = 0;
+  uint64_t map_bytes_ = 0;
   mutable std::mutex mutex_;
   std::map<uint64_t, uint64_t> live_;         // base -> requested bytes
   std::multimap<uint64_t, uint64_t> free_;    // page-rounded bytes -> base

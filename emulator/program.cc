@@ -49,7 +49,8 @@ struct Mentions {
 
 class Loader {
  public:
-  explicit Loader(Program::Impl& program) : program_(program) {}
+  Loader(Program::Impl& program, const Program::VariablePlaces& places)
+      : program_(program), places_(places) {}
 
   ptx::Result<bool> Load() {
     NameFunctions();
@@ -163,7 +164,12 @@ class Loader {
     if (size_bytes == 0) size_bytes = 1;
     symbol.kind = Symbol::Kind::kAddress;
     symbol.size_bytes = size_bytes;
-    symbol.value = program_.memory.Allocate(size_bytes);
+    const auto place = places_.find(name.text);
+    if (place == places_.end()) {
+      symbol.value = program_.memory.Allocate(size_bytes);
+    } else if (program_.memory.Adopt(place->second, size_bytes)) {
+      symbol.value = place->second;
+    }
     if (symbol.value == 0) {
       return ptx::Diagnostic{ptx::Diagnostic::Code::kInvalid, variable.position.line,
                              variable.position.column,
@@ -419,6 +425,7 @@ class Loader {
     Symbol symbol;
   };
   Program::Impl& program_;
+  const Program::VariablePlaces& places_;
   std::vector<Initialized> initialized_;
   std::unordered_map<uint32_t, uint64_t> deepest_local_;
   std::vector<Mentions> mentions_;
@@ -434,14 +441,15 @@ Program::Impl::~Impl() {
 Program::Program(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Program::~Program() = default;
 
-ptx::Result<std::unique_ptr<Program>> Program::Load(std::string_view ptx, DeviceMemory& memory) {
+ptx::Result<std::unique_ptr<Program>> Program::Load(std::string_view ptx, DeviceMemory& memory,
+                                                    const VariablePlaces& places) {
   static std::atomic<uint32_t> next_serial{0};
   auto parsed = ptx::Parse(std::string(ptx));
   if (!parsed.ok()) return parsed.error();
   auto impl = std::make_unique<Impl>(memory);
   impl->module = std::move(parsed).value();
   impl->serial = next_serial.fetch_add(1) & 0xffff;
-  Loader loader(*impl);
+  Loader loader(*impl, places);
   if (auto result = loader.Load(); !result.ok()) return result.error();
   return std::unique_ptr<Program>(new Program(std::move(impl)));
 }

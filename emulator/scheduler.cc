@@ -424,12 +424,12 @@ void Machine::Work() {
     if (resident.empty()) break;
     if (turn >= resident.size()) {
       turn = 0;
-      if (only_spinning && LookForDeadlock(resident)) DeclareDeadlock();
+      if (only_spinning && LookForDeadlock(resident)) DeclareDeadlock(resident);
       if (!only_spinning) StopObserving();
       only_spinning = true;
     }
     if (launch_.is_deadlocked.load()) {
-      if (launch_.checks != nullptr) launch_.checks->Deadlock(resident);
+      if (launch_.checks != nullptr && !launch_.waits_for_host) launch_.checks->Deadlock(resident);
       CollectWaits(resident);
       for (Block* block : resident) EndBlock(*block);
       break;

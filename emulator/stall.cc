@@ -163,7 +163,7 @@ bool Machine::GiveUpWaiting(const std::vector<Block*>& resident) {
 
 milliseconds Machine::Patience(const std::vector<Block*>& resident) const {
   milliseconds longest{0};
-  if (!launch_.host_accessible) return longest;
+  if (!launch_.host_accessible || launch_.is_alone) return longest;
   for (const Block* block : resident) {
     for (const auto& warp : block->warps) {
       if (!HasReady(*warp) || warp->spin.pointer == nullptr || warp->spin.is_shared) continue;
@@ -215,6 +215,19 @@ bool Machine::LookForDeadlock(const std::vector<Block*>& resident) {
   return true;
 }
 
+void Machine::DeclareDeadlock(const std::vector<Block*>& resident) {
+  for (const Block* block : resident) {
+    for (const auto& warp : block->warps) {
+      if (!HasReady(*warp) || warp->spin.pointer == nullptr || warp->spin.is_shared) continue;
+      launch_.spins_globally.store(true);
+      const auto address = reinterpret_cast<uint64_t>(warp->spin.pointer);
+      if (launch_.is_alone && launch_.host_accessible && launch_.host_accessible(address))
+        launch_.waits_for_host.store(true);
+    }
+  }
+  launch_.is_deadlocked.store(true);
+}
+
 // Something has happened. Whoever spins often but gets on is observed less and less.
 void Machine::StopObserving() {
   last_event_ = steady_clock::now();
@@ -234,6 +247,7 @@ void Machine::CollectWaits(const std::vector<Block*>& resident) {
 
 void Machine::TellDeadlock(const std::vector<WaitGroup>& waits, const std::vector<Block*>& blocks) {
   if (launch_.checks == nullptr || launch_.checks->sync() == nullptr) return;
+  if (launch_.waits_for_host) return;
   const std::lock_guard lock(launch_.checks->mutex());
   launch_.checks->sync()->CollectWaits(waits, blocks);
 }

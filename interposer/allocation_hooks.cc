@@ -56,7 +56,7 @@ OPS_DEBUG_HOOK(cuMemAllocPitch_v2, CUdeviceptr* address, size_t* pitch, size_t w
   }
   return AllocateTracked(
       *state, AllocationKind::kDevice, ApiName(real.function()), nullptr, address, size_bytes,
-      [&](size_t bytes) { return OPS_DEBUG_REAL(cuMemAlloc_v2)(address, bytes); });
+      [&](size_t bytes) { return OPS_DEBUG_REAL_FOR_PROGRAM(cuMemAlloc_v2)(address, bytes); });
 }
 
 OPS_DEBUG_HOOK(cuMemAllocAsync, CUdeviceptr* address, size_t size_bytes, CUstream stream) {

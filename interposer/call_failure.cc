@@ -31,6 +31,7 @@ constexpr std::string_view kJudged[] = {
     "cuEventSynchronize",
     "cuFuncSetAttribute",
     "cuFuncSetCacheConfig",
+    "cuGraphDestroy",
     "cuGraphExecChildGraphNodeSetParams",
     "cuGraphExecDestroy",
     "cuGraphExecUpdate",

@@ -25,7 +25,6 @@ struct Contexts {
   std::unordered_map<CUcontext, ContextPointer> states;  // null: could not be made
   std::mutex capture_mutex;
   std::set<CUstream> captured;
-  std::atomic<size_t> capture_count{0};
 };
 Contexts& TheContexts() {
   static auto* contexts = new Contexts;
@@ -172,14 +171,12 @@ InternalCalls::InternalCalls(CUcontext context) {
     if (OPS_DEBUG_REAL(cuCtxPushCurrent_v2)(context) != CUDA_SUCCESS) return;
     pushed_ = true;
   }
-  // A driver before CUDA 10.1 lacks the call; it also lacks the modes that make
-  // it necessary.
-  exchanged_ = OPS_DEBUG_REAL(cuThreadExchangeStreamCaptureMode)(&mode_) == CUDA_SUCCESS;
+  relaxed_.emplace();
   ok_ = true;
 }
 
 InternalCalls::~InternalCalls() {
-  if (exchanged_) OPS_DEBUG_REAL(cuThreadExchangeStreamCaptureMode)(&mode_);
+  relaxed_.reset();
   if (pushed_) {
     CUcontext popped = nullptr;
     OPS_DEBUG_REAL(cuCtxPopCurrent_v2)(&popped);
@@ -200,7 +197,7 @@ bool IsCapturing(CUstream explicit_stream) {
          status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-bool AnyCapture() { return TheContexts().capture_count.load(std::memory_order_relaxed) != 0; }
+bool AnyCapture() { return g_captured_streams.load(std::memory_order_relaxed) != 0; }
 
 namespace {
 
@@ -210,13 +207,13 @@ void BeginCapture(CUstream stream) {
   Contexts& contexts = TheContexts();
   std::lock_guard lock(contexts.capture_mutex);
   contexts.captured.insert(stream);
-  contexts.capture_count = contexts.captured.size();
+  g_captured_streams = contexts.captured.size();
 }
 void EndCapture(CUstream stream) {
   Contexts& contexts = TheContexts();
   std::lock_guard lock(contexts.capture_mutex);
   contexts.captured.erase(stream);
-  contexts.capture_count = contexts.captured.size();
+  g_captured_streams = contexts.captured.size();
 }
 
 }  // namespace

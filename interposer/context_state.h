@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "interposer/driver_table.h"
@@ -82,8 +83,8 @@ std::vector<ContextPointer> AllContextStates();
 void DropContextState(CUcontext context);
 
 // Brackets driver calls of our own: makes `context` current if it is not, and
-// lets "unsafe" calls through while some stream is being captured in global
-// mode.
+// lets "unsafe" calls through while some stream is being captured (even one
+// whose capture we did not see begin).
 class InternalCalls {
  public:
   explicit InternalCalls(CUcontext context);
@@ -96,8 +97,7 @@ class InternalCalls {
  private:
   bool ok_ = false;
   bool pushed_ = false;
-  bool exchanged_ = false;
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+  std::optional<RelaxedCapture> relaxed_;
 };
 
 // The stream that 0 means, spelled out, so that it can be given to any variant

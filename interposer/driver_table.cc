@@ -54,4 +54,12 @@ void* RealAddress(DriverFunction function) {
 
 bool DriverLoaded() { return DriverHandle() != nullptr; }
 
+RelaxedCapture::RelaxedCapture() noexcept {
+  exchanged_ =
+      OPS_DEBUG_REAL_FOR_PROGRAM(cuThreadExchangeStreamCaptureMode)(&mode_) == CUDA_SUCCESS;
+}
+RelaxedCapture::~RelaxedCapture() {
+  if (exchanged_) OPS_DEBUG_REAL_FOR_PROGRAM(cuThreadExchangeStreamCaptureMode)(&mode_);
+}
+
 }  // namespace ops_debug::interposer

@@ -3,6 +3,7 @@
 // hooks.h adds handlers to it.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -101,9 +102,54 @@ class RealCall<CUresult (*)(Args...)> {
   CUresult result_ = CUDA_ERROR_UNKNOWN;
 };
 
+// How many streams of the process are being captured; context_state.cc counts.
+inline constinit std::atomic<size_t> g_captured_streams{0};
+
+// As long as it lives, this thread's calls do not count as "potentially unsafe": they neither fail
+// nor invalidate a capture that forbids such calls, in this thread or in all of them (CUDA Driver
+// API, cuThreadExchangeStreamCaptureMode).
+class RelaxedCapture {
+ public:
+  RelaxedCapture() noexcept;
+  ~RelaxedCapture();
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // then the mode to go back to
+  // A driver before CUDA 10.1 lacks the call; it also lacks the modes that make it necessary.
+  bool exchanged_ = false;
+};
+
+// A call that the program did not make: no capture of the program may notice it.
+template <class Signature>
+class OwnCall;
+
+template <class... Args>
+class OwnCall<CUresult (*)(Args...)> {
+ public:
+  explicit OwnCall(DriverFunction function) : real_(function) {}
+
+  CUresult operator()(Args... args) {
+    if (g_captured_streams.load(std::memory_order_relaxed) == 0) [[likely]]
+      return real_(args...);
+    const RelaxedCapture relaxed;
+    return real_(args...);
+  }
+  explicit operator bool() const { return static_cast<bool>(real_); }
+
+ private:
+  RealCall<CUresult (*)(Args...)> real_;
+};
+
 }  // namespace ops_debug::interposer
 
-// OPS_DEBUG_REAL(cuMemcpyDtoH_v2)(host, device, size_bytes): calls the driver past all hooks.
-#define OPS_DEBUG_REAL(symbol)                             \
+// OPS_DEBUG_REAL(cuMemcpyDtoH_v2)(host, device, size_bytes): calls the driver past all hooks, for
+// ourselves.
+#define OPS_DEBUG_REAL(symbol)                            \
+  (::ops_debug::interposer::OwnCall<decltype(&::symbol)>( \
+      ::ops_debug::interposer::DriverFunction::symbol))
+// The same in the place of a call that the program made: what a capture forbids stays forbidden.
+#define OPS_DEBUG_REAL_FOR_PROGRAM(symbol)                 \
   (::ops_debug::interposer::RealCall<decltype(&::symbol)>( \
       ::ops_debug::interposer::DriverFunction::symbol))

@@ -24,6 +24,10 @@ enum class Event : uint32_t {
   kUninitialisedRead = 15,
   kSyncFault = 16,
   kRedundantSync = 17,
+  kLaunchCaptured = 18,
+  kLaunchNotCaptured = 19,
+  kLaunchStuck = 20,
+  kReplayEnded = 21,
 };
 
 enum class ProcessStart : uint32_t {
@@ -302,6 +306,40 @@ enum class RedundantSync : uint32_t {
   kCount = 4,
   kReason = 5,
   kDurationNs = 6,
+};
+
+enum class LaunchCaptured : uint32_t {
+  kCaptureId = 1,
+  kFile = 2,
+  kLaunches = 3,
+  kBytes = 4,
+  kAllocations = 5,
+};
+
+enum class CapturedLaunch : uint32_t {
+  kLaunch = 1,
+  kModuleId = 2,
+  kUndecided = 3,
+};
+
+enum class LaunchNotCaptured : uint32_t {
+  kLaunch = 1,
+  kReason = 2,
+};
+
+enum class LaunchStuck : uint32_t {
+  kLaunch = 1,
+  kCaptureId = 2,
+  kRunningNs = 3,
+  kAlone = 4,
+};
+
+enum class ReplayEnded : uint32_t {
+  kCaptureId = 1,
+  kComplete = 2,
+  kReason = 3,
+  kDurationNs = 4,
+  kDeadlock = 5,
 };
 
 }  // namespace ops_debug::interposer::proto_fields

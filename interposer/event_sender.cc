@@ -359,6 +359,39 @@ void Encode(pbf_builder<tags::RedundantSync>& out, const RedundantSyncEvent& eve
   Put(out, F::kDurationNs, event.duration_ns);
 }
 
+template <class Tag>
+void Put(pbf_builder<Tag>& out, Tag tag, const CapturedLaunchDescription& captured) {
+  using F = tags::CapturedLaunch;
+  pbf_builder<F> part(out, tag);
+  Put(part, F::kLaunch, captured.launch);
+  Put(part, F::kModuleId, captured.module_id);
+  for (const std::string& undecided : captured.undecided) part.add_string(F::kUndecided, undecided);
+}
+
+void Encode(pbf_builder<tags::LaunchCaptured>& out, const LaunchCapturedEvent& event) {
+  using F = tags::LaunchCaptured;
+  Put(out, F::kCaptureId, event.capture_id);
+  Put(out, F::kFile, event.file);
+  for (const CapturedLaunchDescription& launch : event.launches) Put(out, F::kLaunches, launch);
+  Put(out, F::kBytes, event.bytes);
+  for (const AllocationDescription& allocation : event.allocations)
+    Put(out, F::kAllocations, allocation);
+}
+
+void Encode(pbf_builder<tags::LaunchNotCaptured>& out, const LaunchNotCapturedEvent& event) {
+  using F = tags::LaunchNotCaptured;
+  Put(out, F::kLaunch, event.launch);
+  Put(out, F::kReason, event.reason);
+}
+
+void Encode(pbf_builder<tags::LaunchStuck>& out, const LaunchStuckEvent& event) {
+  using F = tags::LaunchStuck;
+  Put(out, F::kLaunch, event.launch);
+  Put(out, F::kCaptureId, event.capture_id);
+  Put(out, F::kRunningNs, event.running_ns);
+  Put(out, F::kAlone, event.alone);
+}
+
 uint64_t MonotonicTime_ns() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -438,6 +471,16 @@ bool Send(const SyncFaultEvent& event) noexcept {
 }
 bool Send(const RedundantSyncEvent& event) noexcept {
   return SendAs<tags::RedundantSync>(tags::Event::kRedundantSync, event);
+}
+
+bool Send(const LaunchCapturedEvent& event) noexcept {
+  return SendAs<tags::LaunchCaptured>(tags::Event::kLaunchCaptured, event);
+}
+bool Send(const LaunchNotCapturedEvent& event) noexcept {
+  return SendAs<tags::LaunchNotCaptured>(tags::Event::kLaunchNotCaptured, event);
+}
+bool Send(const LaunchStuckEvent& event) noexcept {
+  return SendAs<tags::LaunchStuck>(tags::Event::kLaunchStuck, event);
 }
 
 bool SendOnce(const DiagnosticEvent& event) noexcept {

@@ -285,6 +285,32 @@ struct RedundantSyncEvent {
   uint64_t duration_ns = 0;
 };
 
+struct CapturedLaunchDescription {
+  LaunchDescription launch;
+  uint64_t module_id = 0;
+  std::vector<std::string> undecided;
+};
+
+struct LaunchCapturedEvent {
+  uint64_t capture_id = 0;
+  std::string file;
+  std::vector<CapturedLaunchDescription> launches;
+  uint64_t bytes = 0;
+  std::vector<AllocationDescription> allocations;
+};
+
+struct LaunchNotCapturedEvent {
+  CapturedLaunchDescription launch;
+  std::string reason;
+};
+
+struct LaunchStuckEvent {
+  LaunchDescription launch;
+  uint64_t capture_id = 0;
+  uint64_t running_ns = 0;
+  bool alone = false;
+};
+
 bool Send(const ProcessStartEvent& event) noexcept;
 bool Send(const ProcessEndEvent& event) noexcept;
 bool Send(const ModuleLoadedEvent& event) noexcept;
@@ -300,6 +326,9 @@ bool Send(const RaceEvent& event) noexcept;
 bool Send(const UninitialisedReadEvent& event) noexcept;
 bool Send(const SyncFaultEvent& event) noexcept;
 bool Send(const RedundantSyncEvent& event) noexcept;
+bool Send(const LaunchCapturedEvent& event) noexcept;
+bool Send(const LaunchNotCapturedEvent& event) noexcept;
+bool Send(const LaunchStuckEvent& event) noexcept;
 
 // Sends a diagnostic unless the same text was sent before by this process (at most 256 different
 // ones).

@@ -15,6 +15,7 @@
 #include "interposer/launch_record.h"
 #include "interposer/process.h"
 #include "interposer/process_state.h"
+#include "interposer/stuck_launches.h"
 
 namespace ops_debug::interposer {
 namespace {
@@ -51,6 +52,7 @@ void* Run(void*) {
     try {
       std::lock_guard lock(watch.mutex);
       if (!watch.stopped) ReportStandingFaults(start, kPatience);
+      if (!watch.stopped) LookForStuckLaunches();
       if (!watch.stopped && start - told >= kSummaryInterval) {
         SendLaunchSummaries();
         told = start;

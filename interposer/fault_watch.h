@@ -1,6 +1,7 @@
 // A thread that looks at the faults in pinned memory now and then, for programs that do not wait
 // for their kernels: a kernel or graph that runs for hours, or a process that is killed (SIGKILL
-// leaves no moment to look). It makes no driver calls and starts with the first checked launch,
+// leaves no moment to look). It also asks the driver whether captured launches have ended
+// (stuck_launches.h), and makes no other driver calls. It starts with the first checked launch,
 // when the driver has threads of its own.
 #pragma once
 

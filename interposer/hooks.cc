@@ -7,6 +7,7 @@
 
 #include "interposer/event_sender.h"
 #include "interposer/process_state.h"
+#include "interposer/session.h"
 
 // Bounds of the section that OPS_DEBUG_HOOK fills, made by the linker; weak, because a test may
 // link no hook.
@@ -44,6 +45,11 @@ const Hook* FindHook(DriverFunction function) {
     if (hook.function == function) return &hook;
   }
   return nullptr;
+}
+
+bool Serves(DriverFunction function) noexcept {
+  static const bool watches = ChecksAnything() || Options().null_rewrite;
+  return watches || MayPrecedeInitialization(function);
 }
 
 HookScope::HookScope(DriverFunction function) : active_(EnterHandler()) {

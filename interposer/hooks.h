@@ -53,6 +53,10 @@ std::span<const Hook> AllHooks();
 // The hook of exactly this function; nullptr if it has no handler.
 const Hook* FindHook(DriverFunction function);
 
+// Whether who looks the function up gets our export in its place. A run without checks has nothing
+// to do but to announce the process, and gives the driver's own functions away: no call costs more.
+bool Serves(DriverFunction function) noexcept;
+
 // Brackets one call of a handler. Not active: the call must pass straight through.
 class HookScope {
  public:

@@ -133,7 +133,7 @@ Answer AnswerDlsym(void* handle, const char* name, const void* caller) noexcept 
     if (DriverLoaded()) return {1, exported};
     return {1, real_dlsym(RTLD_NEXT, name)};
   }
-  const bool replace = Options().active && found == RealAddress(function);
+  const bool replace = Options().active && Serves(function) && found == RealAddress(function);
   return {1, replace ? exported : found};
 }
 

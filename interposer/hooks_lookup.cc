@@ -123,6 +123,7 @@ void* Replacement(const Request& request) {
     if (HasHandler(request.name)) ReportUnwatched(request);
     return request.real_function;
   }
+  if (!Serves(hook->function)) return request.real_function;
   return reinterpret_cast<void*>(hook->exported);
 }
 

@@ -145,6 +145,7 @@ void InitState::Allocated(const shadow::Allocation& allocation) {
     return;
   }
   any_unwritten_ = true;
+  known_.Allocated(base, size);
   if (allocation.stream) {
     Launch({.directory = map_.directory(),
             .address = base,
@@ -183,6 +184,10 @@ void InitState::Written(uint64_t address, uint64_t width_bytes, uint64_t height,
   InternalCalls calls(context_);
   if (!calls.ok()) return Lose();
   const bool at_once = explicit_stream == nullptr;
+  // What is captured has not run.
+  const bool whole = height == 1 || pitch_bytes == width_bytes;
+  if (whole && (at_once || !IsCapturing(explicit_stream)))
+    known_.Written(address, width_bytes * height);
   Launch({.directory = map_.directory(),
           .address = address,
           .width_bytes = width_bytes,
@@ -207,6 +212,8 @@ void InitState::Copied(uint64_t to, uint64_t to_pitch_bytes, uint64_t from,
   // Where the target has no bits of its own, none can be set.
   const auto target = Book().FindContaining(to);
   const bool followed = target && target->context == context_.context && IsFollowed(*target);
+  NoteCopied(to, to_pitch_bytes, from, from_pitch_bytes, width_bytes, height,
+             IsCapturing(explicit_stream));
   Launch({.directory = map_.directory(),
           .address = to,
           .width_bytes = width_bytes,
@@ -220,10 +227,54 @@ void InitState::Copied(uint64_t to, uint64_t to_pitch_bytes, uint64_t from,
          explicit_stream);
 }
 
+void InitState::NoteCopied(uint64_t to, uint64_t to_pitch_bytes, uint64_t from,
+                           uint64_t from_pitch_bytes, uint64_t width_bytes, uint64_t height,
+                           bool captured) {
+  if (width_bytes == 0 || height == 0) return;
+  const uint64_t to_bytes = to_pitch_bytes * (height - 1) + width_bytes;
+  const uint64_t from_bytes = from_pitch_bytes * (height - 1) + width_bytes;
+  if (captured || !known_.AreWritten(from, from_bytes)) {
+    known_.Unknown(to, to_bytes, captured);
+  } else if (height == 1 || to_pitch_bytes == width_bytes) {
+    known_.Written(to, to_bytes);
+  }
+}
+
+uint32_t InitState::WhollyWritten(const std::vector<uint32_t>& parameter_offsets,
+                                  const shadow::LaunchParameters& parameters) {
+  uint32_t written = 0;
+  std::lock_guard lock(mutex_);
+  if (!ready_ || failed_) return 0;
+  for (size_t i = 0; i < parameter_offsets.size() && i < 32; i++) {
+    uint64_t pointer = 0;
+    if (!parameters.ReadPointer(parameter_offsets[i], &pointer)) continue;
+    if (known_.WhollyWritten(pointer) == shadow::WrittenRanges::Answer::kWritten)
+      written |= 1u << i;
+  }
+  return written;
+}
+
+std::vector<InitState::Bits> InitState::BitsOf(uint64_t address, uint64_t size_bytes) {
+  std::vector<Bits> pieces;
+  std::lock_guard lock(mutex_);
+  if (!ready_ || failed_ || !any_unwritten_ || size_bytes == 0) return pieces;
+  constexpr uint64_t kRegionGranules = 1ull
+                                       << (shadow::kDirectoryShift - shadow::kShadowGranuleShift);
+  const uint64_t end = ((address + size_bytes - 1) >> shadow::kShadowGranuleShift) + 1;
+  for (uint64_t granule = address >> shadow::kShadowGranuleShift; granule < end;) {
+    const uint64_t next = std::min(end, (granule / kRegionGranules + 1) * kRegionGranules);
+    if (const uint64_t place = map_.ByteAddress(granule))
+      pieces.push_back({granule << shadow::kShadowGranuleShift, place, next - granule});
+    granule = next;
+  }
+  return pieces;
+}
+
 void InitState::AllWritten(CUstream explicit_stream, const std::string& because) {
   std::lock_guard lock(mutex_);
   if (!ready_ || failed_ || !any_unwritten_) return;
   any_unwritten_ = false;
+  known_.AllWritten();
   InternalCalls calls(context_);
   if (!calls.ok() || !map_.MarkAllInStream(kAllWritten, explicit_stream)) return Lose();
   static std::atomic<bool> said{false};

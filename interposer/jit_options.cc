@@ -74,6 +74,11 @@ void JitOptions::Add(CUjit_option option, void* value) {
   unchanged_ = false;
 }
 
+void JitOptions::CompileInParallel() {
+  if (std::find(options_.begin(), options_.end(), CU_JIT_SPLIT_COMPILE) == options_.end())
+    Add(CU_JIT_SPLIT_COMPILE, nullptr);  // 0: as many threads as there are processors
+}
+
 void JitOptions::ReturnValues() {
   if (unchanged_) return;
   for (size_t i = 0; i < origin_.size(); i++) program_values_[origin_[i]] = values_[i];

@@ -16,6 +16,9 @@ class JitOptions {
   // `assembled`: the text stands in for a cubin. `want_log`: have the driver's error log.
   JitOptions(unsigned int count, CUjit_option* options, void** values,
              const AssemblerOptions* assembled, bool want_log);
+  // Compiles the module's functions in parallel on all processors (drivers that know
+  // CU_JIT_SPLIT_COMPILE; others refuse the call).
+  void CompileInParallel();
   // Values that the driver wrote (log sizes, times) go back to the program's list.
   void ReturnValues();
 

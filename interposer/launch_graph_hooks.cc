@@ -3,6 +3,7 @@
 // called. Their bounds are left to shadow memory, because the graph may run when other allocations
 // live there. A program that reads a node's parameters sees its own kernel: it would hand a twin
 // back with one parameter too few.
+#include "interposer/graph_races.h"
 #include "interposer/hooks.h"
 #include "interposer/init_state.h"
 #include "interposer/launch_graph.h"
@@ -173,12 +174,23 @@ OPS_DEBUG_HOOK(cuGraphNodeSetParams, CUgraphNode node, CUgraphNodeParams* parame
                           [&](CUgraphNodeParams* given) { return real(node, given); });
 }
 
+namespace {
+
+template <class Parameters>
+CUresult SetInExec(CUgraphExec graph, CUgraphNode node, const Parameters& given, CUresult result) {
+  if (result == CUDA_SUCCESS) RacesExecNodeSet(graph, node, SettingsOf(given));
+  return result;
+}
+
+}  // namespace
+
 OPS_DEBUG_HOOK(cuGraphExecKernelNodeSetParams, CUgraphExec graph, CUgraphNode node,
                const CUDA_KERNEL_NODE_PARAMS_v1* parameters) {
   CUfunction used = nullptr;
   const CUresult result = WithTwin(
       "cuGraphExecKernelNodeSetParams", parameters,
-      [&](const auto* given) { return real(graph, node, given); }, &used);
+      [&](const auto* given) { return SetInExec(graph, node, *given, real(graph, node, given)); },
+      &used);
   if (result == CUDA_SUCCESS && used) NoteExecNode(graph, node, used);
   return result;
 }
@@ -187,7 +199,8 @@ OPS_DEBUG_HOOK(cuGraphExecKernelNodeSetParams_v2, CUgraphExec graph, CUgraphNode
   CUfunction used = nullptr;
   const CUresult result = WithTwin(
       "cuGraphExecKernelNodeSetParams", parameters,
-      [&](const auto* given) { return real(graph, node, given); }, &used);
+      [&](const auto* given) { return SetInExec(graph, node, *given, real(graph, node, given)); },
+      &used);
   if (result == CUDA_SUCCESS && used) NoteExecNode(graph, node, used);
   return result;
 }
@@ -196,16 +209,27 @@ OPS_DEBUG_HOOK(cuGraphExecNodeSetParams, CUgraphExec graph, CUgraphNode node,
   CUfunction used = nullptr;
   const CUresult result = WithTwinIfKernel(
       "cuGraphExecNodeSetParams", parameters,
-      [&](CUgraphNodeParams* given) { return real(graph, node, given); }, &used);
+      [&](CUgraphNodeParams* given) {
+        const CUresult set = real(graph, node, given);
+        return given && given->type == CU_GRAPH_NODE_TYPE_KERNEL
+                   ? SetInExec(graph, node, given->kernel, set)
+                   : set;
+      },
+      &used);
   if (result == CUDA_SUCCESS && used) NoteExecNode(graph, node, used);
-  if (result == CUDA_SUCCESS && parameters && parameters->type == CU_GRAPH_NODE_TYPE_GRAPH)
+  if (result == CUDA_SUCCESS && parameters && parameters->type == CU_GRAPH_NODE_TYPE_GRAPH) {
     NoteExecChild(graph, node, parameters->graph.graph);
+    RacesExecChildSet(graph);
+  }
   return result;
 }
 OPS_DEBUG_HOOK(cuGraphExecChildGraphNodeSetParams, CUgraphExec graph, CUgraphNode node,
                CUgraph child) {
   const CUresult result = real(graph, node, child);
-  if (result == CUDA_SUCCESS) NoteExecChild(graph, node, child);
+  if (result == CUDA_SUCCESS) {
+    NoteExecChild(graph, node, child);
+    RacesExecChildSet(graph);
+  }
   return result;
 }
 OPS_DEBUG_HOOK(cuGraphNodeSetEnabled, CUgraphExec graph, CUgraphNode node, unsigned int enabled) {
@@ -237,53 +261,50 @@ OPS_DEBUG_HOOK(cuGraphKernelNodeSetAttribute, CUgraphNode node, CUkernelNodeAttr
 }
 
 // ABIs of three generations.
+namespace {
+
+CUresult Instantiated(CUresult result, const CUgraphExec* exec, CUgraph graph,
+                      unsigned long long flags) {
+  if (result != CUDA_SUCCESS || !exec) return result;
+  NoteGraphExec(*exec, graph);
+  OrderGraphInstantiated(*exec, graph);
+  RacesGraphInstantiated(*exec, graph, flags);
+  return result;
+}
+
+CUresult Updated(CUresult result, CUgraphExec exec, CUgraph graph) {
+  if (result != CUDA_SUCCESS) return result;
+  NoteGraphExec(exec, graph);
+  OrderGraphInstantiated(exec, graph);
+  RacesGraphUpdated(exec, graph);
+  return result;
+}
+
+}  // namespace
+
 OPS_DEBUG_HOOK(cuGraphInstantiate, CUgraphExec* exec, CUgraph graph, CUgraphNode* error_node,
                char* log, size_t log_bytes) {
-  const CUresult result = real(exec, graph, error_node, log, log_bytes);
-  if (result == CUDA_SUCCESS && exec) {
-    NoteGraphExec(*exec, graph);
-    OrderGraphInstantiated(*exec, graph);
-  }
-  return result;
+  return Instantiated(real(exec, graph, error_node, log, log_bytes), exec, graph, 0);
 }
 OPS_DEBUG_HOOK_AS(cuGraphInstantiate_v2, cuGraphInstantiate)
 OPS_DEBUG_HOOK(cuGraphInstantiateWithFlags, CUgraphExec* exec, CUgraph graph,
                unsigned long long flags) {
-  const CUresult result = real(exec, graph, flags);
-  if (result == CUDA_SUCCESS && exec) {
-    NoteGraphExec(*exec, graph);
-    OrderGraphInstantiated(*exec, graph);
-  }
-  return result;
+  return Instantiated(real(exec, graph, flags), exec, graph, flags);
 }
 OPS_DEBUG_HOOK(cuGraphInstantiateWithParams, CUgraphExec* exec, CUgraph graph,
                CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
-  const CUresult result = real(exec, graph, parameters);
-  if (result == CUDA_SUCCESS && exec) {
-    NoteGraphExec(*exec, graph);
-    OrderGraphInstantiated(*exec, graph);
-  }
-  return result;
+  return Instantiated(real(exec, graph, parameters), exec, graph,
+                      parameters ? parameters->flags : 0);
 }
 OPS_DEBUG_HOOK_AS(cuGraphInstantiateWithParams_ptsz, cuGraphInstantiateWithParams)
 
 OPS_DEBUG_HOOK(cuGraphExecUpdate, CUgraphExec exec, CUgraph graph, CUgraphNode* error_node,
                CUgraphExecUpdateResult* outcome) {
-  const CUresult result = real(exec, graph, error_node, outcome);
-  if (result == CUDA_SUCCESS) {
-    NoteGraphExec(exec, graph);
-    OrderGraphInstantiated(exec, graph);
-  }
-  return result;
+  return Updated(real(exec, graph, error_node, outcome), exec, graph);
 }
 OPS_DEBUG_HOOK(cuGraphExecUpdate_v2, CUgraphExec exec, CUgraph graph,
                CUgraphExecUpdateResultInfo* outcome) {
-  const CUresult result = real(exec, graph, outcome);
-  if (result == CUDA_SUCCESS) {
-    NoteGraphExec(exec, graph);
-    OrderGraphInstantiated(exec, graph);
-  }
-  return result;
+  return Updated(real(exec, graph, outcome), exec, graph);
 }
 
 OPS_DEBUG_HOOK(cuGraphExecDestroy, CUgraphExec exec) {
@@ -291,25 +312,48 @@ OPS_DEBUG_HOOK(cuGraphExecDestroy, CUgraphExec exec) {
   if (result == CUDA_SUCCESS) {
     ForgetGraphExec(exec);
     OrderGraphDestroyed(exec);
+    RacesGraphExecDestroyed(exec);
   }
   return result;
+}
+
+OPS_DEBUG_HOOK(cuGraphDestroy, CUgraph graph) {
+  switch (RacesGraphDestroyed(graph)) {
+    case GraphEnd::kKept:
+      return CUDA_SUCCESS;
+    case GraphEnd::kKeptAlready:
+      return CUDA_ERROR_INVALID_VALUE;
+    case GraphEnd::kNow:
+      break;
+  }
+  return real(graph);
+}
+OPS_DEBUG_HOOK(cuGraphDestroyNode, CUgraphNode node) {
+  RacesGraphNodeDestroyed(node);
+  return real(node);
 }
 
 OPS_DEBUG_HOOK(cuGraphLaunch, CUgraphExec exec, CUstream stream) {
   if (!ChecksAnything()) return real(exec, stream);
   const CUstream explicit_stream = ExplicitStream(stream, real.default_stream());
   const ContextPointer context = StreamContextState(stream, real.default_stream());
+  const bool captured = IsCapturing(explicit_stream);
   if (context && !context->lost) {
     ApplyAllShadowUpdates(*context, explicit_stream);
-    if (context->init && !IsCapturing(explicit_stream))
+    if (context->init && !captured)
       context->init->AllWritten(explicit_stream, "a graph runs, whose copies are not followed");
     context->launches.fetch_add(1, std::memory_order_relaxed);
   }
+  if (captured) TakeTicketsFromGraph(exec);
   GraphOrder order(exec, explicit_stream);
+  std::unique_lock<std::mutex> tickets;
+  if (context && !context->lost && !captured)
+    tickets = GiveTicketsToGraph(exec, *context, order.work());
   const CUresult result = real(exec, stream);
+  if (tickets) tickets.unlock();
   order.Submitted(result);
   // A graph that is launched into a capture becomes a child node of another.
-  if (result == CUDA_SUCCESS && !IsCapturing(explicit_stream) && !CountReplay(exec)) {
+  if (result == CUDA_SUCCESS && !captured && !CountReplay(exec)) {
     SendOnce(DiagnosticEvent{
         .severity = proto_enums::Severity::kNote,
         .text = "a graph was launched that ops-debug did not see being instantiated; its kernels "

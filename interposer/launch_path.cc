@@ -8,8 +8,10 @@
 #include "interposer/exact_checks.h"
 #include "interposer/fault_drain.h"
 #include "interposer/init_state.h"
+#include "interposer/launch_capture.h"
 #include "interposer/launch_failure.h"
 #include "interposer/launch_pointers.h"
+#include "interposer/pinned_memory.h"
 #include "interposer/race_state.h"
 #include "interposer/sass_engine.h"
 #include "interposer/session.h"
@@ -74,6 +76,7 @@ LaunchPath::LaunchPath(const LaunchRequest& request)
     Cover();
   } else {
     reason_ = FindTwin();
+    CaptureForReplay();
     if (reason_.empty()) {
       if (!twin_parameters_.Build(
               *kernel_->plan, request.parameters, request.extra, Book(),
@@ -86,6 +89,7 @@ LaunchPath::LaunchPath(const LaunchRequest& request)
         NoteLaunch(instance_, node_);
         if (!request.added_node) PrepareShadow(*context_, stream_, *function_, request);
         PrepareRaceChecks();
+        PrepareInitChecks();
       }
     }
     if (!reason_.empty()) {
@@ -94,6 +98,7 @@ LaunchPath::LaunchPath(const LaunchRequest& request)
     }
   }
   NoteUnseenWrites();
+  NoteHostMemoryWrites();
   // The CPU device names each launch in what it finds.
   if (const shadow::EmulatorChecks* exact = ExactChecks()) {
     Remember();
@@ -182,15 +187,33 @@ void LaunchPath::NoteUnseenWrites() {
   if (!node_) context_->init->AllWritten(stream_, because);
 }
 
+void LaunchPath::CaptureForReplay() {
+  if (!NeedsCapture(request_, *kernel_)) return;
+  const bool ordered = order_ && order_->active();
+  capture_id_ = CaptureLaunch({.request = request_,
+                               .function = function_,
+                               .context = context_,
+                               .stream = stream_,
+                               .node = node_,
+                               .order = ordered ? &order_->operation() : nullptr},
+                              [this] { return MakeRecord(); });
+}
+
+void LaunchPath::NoteHostMemoryWrites() {
+  if (!order_ || !order_->active()) return;
+  const shadow::KernelPlan* plan = kernel_->plan;
+  std::span<const std::byte> buffer;
+  const bool packed = !request_.parameters && ReadExtra(request_.extra, &buffer);
+  if (!packed && !request_.parameters) plan = nullptr;
+  NoteKernelWrites(plan,
+                   packed || !plan ? shadow::LaunchParameters(buffer)
+                                   : shadow::LaunchParameters(*plan, request_.parameters),
+                   order_->operation().id);
+}
+
 void LaunchPath::PrepareRaceChecks() {
   const shadow::KernelPlan& plan = *kernel_->plan;
-  // The blocks of a graph's launch would need new tickets at each replay.
-  if (node_ && context_->races && plan.races.checked) {
-    SendOnce(DiagnosticEvent{.severity = proto_enums::Severity::kNote,
-                             .text = "kernels of graphs are not checked for races and barriers by "
-                                     "instrumented code",
-                             .hint = "the CPU device checks them (--device emulator)"});
-  }
+  // A graph's nodes get what they need when it is launched (graph_races.h).
   if (node_ || !context_->races || !plan.races.checked) return;
   std::span<const std::byte> buffer;
   const bool packed = !request_.parameters && ReadExtra(request_.extra, &buffer);
@@ -199,6 +222,8 @@ void LaunchPath::PrepareRaceChecks() {
              : shadow::LaunchParameters(plan, request_.parameters);
   const bool ordered = order_ && order_->active();
   shadow::RaceLaunch launch;
+  const CUfunction lean = LeanTwinOf(*function_);
+  bool lean_serves = false;
   race_lock_ = context_->races->Prepare({.plan = &plan,
                                          .parameters = &parameters,
                                          .module = function_->module.get(),
@@ -207,10 +232,25 @@ void LaunchPath::PrepareRaceChecks() {
                                          .block = request_.block,
                                          .dynamic_shared_bytes = request_.dynamic_shared_bytes,
                                          .launch_id = id_,
-                                         .order = ordered ? &order_->operation() : nullptr},
+                                         .order = ordered ? &order_->operation() : nullptr,
+                                         .lean_serves = lean ? &lean_serves : nullptr},
                                         &launch);
+  if (lean_serves) twin_ = lean;
   std::memcpy(twin_parameters_.launch_parameter() + plan.races.launch_offset, &launch,
               sizeof launch);
+}
+
+// What is added or captured runs later, and looks everything up.
+void LaunchPath::PrepareInitChecks() {
+  const shadow::KernelPlan& plan = *kernel_->plan;
+  if (node_ || !context_->init || plan.init.slots.empty()) return;
+  std::span<const std::byte> buffer;
+  const bool packed = !request_.parameters && ReadExtra(request_.extra, &buffer);
+  const uint64_t written = context_->init->WhollyWritten(
+      plan.init.slots, packed ? shadow::LaunchParameters(buffer)
+                              : shadow::LaunchParameters(plan, request_.parameters));
+  std::memcpy(twin_parameters_.launch_parameter() + plan.init.written_offset, &written,
+              sizeof written);
 }
 
 void LaunchPath::Remember() {
@@ -242,6 +282,7 @@ bool LaunchPath::TwinLaunched(CUresult result) {
   if (race_lock_) race_lock_.unlock();
   if (result == CUDA_SUCCESS) {
     if (order_) order_->Submitted(result);
+    if (capture_id_ != 0) CapturedLaunchSubmitted(capture_id_, context_, stream_);
     if (!node_) CountChecked(function_->module, *kernel_, Engine::kPtx);
     if (timer_) timer_->Finish();
     return true;
@@ -282,6 +323,7 @@ void LaunchPath::OriginalLaunched(CUresult result) {
     return;
   }
   if (order_) order_->Submitted(result);
+  if (capture_id_ != 0) CapturedLaunchSubmitted(capture_id_, context_, stream_);
   if (timer_) timer_->Finish();
   if (node_) {
     kernel_->node_covered = covered_.has_value();

@@ -60,8 +60,11 @@ class LaunchPath {
   void Cover();  // by another engine, if one can
   LaunchRecord MakeRecord();
   void Remember();           // under id_, once
+  void CaptureForReplay();   // if its kernel cannot decide everything itself
   void PrepareRaceChecks();  // of the twin
+  void PrepareInitChecks();  // of the twin
   void NoteUnseenWrites();   // for reads of memory that was never written
+  void NoteHostMemoryWrites();
 
   const LaunchRequest& request_;
   const CUstream stream_;  // explicit
@@ -75,6 +78,7 @@ class LaunchPath {
   std::optional<Engine> covered_;  // of the original: the engine that checks it
   const uint64_t id_;
   bool remembered_ = false;
+  uint64_t capture_id_ = 0;  // 0: not captured
   bool told_token_ = false;  // to the CPU device, which has no order of the launch
   std::string failure_;      // holds what reason_ refers to, if it was made for this launch
   std::string_view reason_;

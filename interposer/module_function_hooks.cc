@@ -8,18 +8,24 @@
 namespace ops_debug::interposer {
 namespace {
 
-// The twin of a handle whose module is instrumented; null otherwise. Fetching
-// it here keeps the order of settings.
-CUfunction TwinOfHandle(CUfunction handle) {
+// The twins of a handle whose module is instrumented. Fetching them here keeps the order of
+// settings.
+std::vector<CUfunction> TwinsOfHandle(CUfunction handle) {
+  std::vector<CUfunction> twins;
   const FunctionPointer function = FindFunction(handle);
-  return function ? TwinOf(*function) : nullptr;
+  if (!function) return twins;
+  for (const CUfunction twin : {TwinOf(*function), LeanTwinOf(*function)}) {
+    if (twin) twins.push_back(twin);
+  }
+  return twins;
 }
 
 CUkernel AsKernel(CUfunction function) { return reinterpret_cast<CUkernel>(function); }
 
 uint64_t TwinCount(const ModulePointer& module) {
   uint64_t count = 0;
-  for (const shadow::KernelPlan& plan : module->code.kernels) count += plan.twin.empty() ? 0 : 1;
+  for (const shadow::KernelPlan& plan : module->code.kernels)
+    count += (plan.twin.empty() ? 0u : 1u) + (plan.lean_twin.empty() ? 0u : 1u);
   return count;
 }
 
@@ -85,7 +91,7 @@ OPS_DEBUG_HOOK(cuFuncGetModule, CUmodule* module, CUfunction function) {
 OPS_DEBUG_HOOK(cuFuncLoad, CUfunction function) {
   const CUresult result = real(function);
   if (result == CUDA_SUCCESS) {
-    if (const CUfunction twin = TwinOfHandle(function)) OPS_DEBUG_REAL(cuFuncLoad)(twin);
+    for (const CUfunction twin : TwinsOfHandle(function)) OPS_DEBUG_REAL(cuFuncLoad)(twin);
   }
   return result;
 }
@@ -139,7 +145,7 @@ OPS_DEBUG_HOOK(cuLibraryEnumerateKernels, CUkernel* kernels, unsigned int room, 
 OPS_DEBUG_HOOK(cuFuncSetAttribute, CUfunction function, CUfunction_attribute attribute, int value) {
   const CUresult result = real(function, attribute, value);
   if (result == CUDA_SUCCESS) {
-    if (const CUfunction twin = TwinOfHandle(function)) {
+    for (const CUfunction twin : TwinsOfHandle(function)) {
       OPS_DEBUG_REAL(cuFuncSetAttribute)(twin, attribute, value);
     }
   }
@@ -150,7 +156,7 @@ OPS_DEBUG_HOOK(cuKernelSetAttribute, CUfunction_attribute attribute, int value, 
                CUdevice device) {
   const CUresult result = real(attribute, value, kernel, device);
   if (result == CUDA_SUCCESS) {
-    if (const CUfunction twin = TwinOfHandle(reinterpret_cast<CUfunction>(kernel))) {
+    for (const CUfunction twin : TwinsOfHandle(reinterpret_cast<CUfunction>(kernel))) {
       OPS_DEBUG_REAL(cuKernelSetAttribute)
       (attribute, value, AsKernel(twin), device);
     }
@@ -161,7 +167,7 @@ OPS_DEBUG_HOOK(cuKernelSetAttribute, CUfunction_attribute attribute, int value, 
 OPS_DEBUG_HOOK(cuFuncSetCacheConfig, CUfunction function, CUfunc_cache config) {
   const CUresult result = real(function, config);
   if (result == CUDA_SUCCESS) {
-    if (const CUfunction twin = TwinOfHandle(function))
+    for (const CUfunction twin : TwinsOfHandle(function))
       OPS_DEBUG_REAL(cuFuncSetCacheConfig)(twin, config);
   }
   return result;
@@ -170,7 +176,7 @@ OPS_DEBUG_HOOK(cuFuncSetCacheConfig, CUfunction function, CUfunc_cache config) {
 OPS_DEBUG_HOOK(cuKernelSetCacheConfig, CUkernel kernel, CUfunc_cache config, CUdevice device) {
   const CUresult result = real(kernel, config, device);
   if (result == CUDA_SUCCESS) {
-    if (const CUfunction twin = TwinOfHandle(reinterpret_cast<CUfunction>(kernel))) {
+    for (const CUfunction twin : TwinsOfHandle(reinterpret_cast<CUfunction>(kernel))) {
       OPS_DEBUG_REAL(cuKernelSetCacheConfig)(AsKernel(twin), config, device);
     }
   }
@@ -180,7 +186,7 @@ OPS_DEBUG_HOOK(cuKernelSetCacheConfig, CUkernel kernel, CUfunc_cache config, CUd
 OPS_DEBUG_HOOK(cuFuncSetSharedMemConfig, CUfunction function, CUsharedconfig config) {
   const CUresult result = real(function, config);
   if (result == CUDA_SUCCESS) {
-    if (const CUfunction twin = TwinOfHandle(function))
+    for (const CUfunction twin : TwinsOfHandle(function))
       OPS_DEBUG_REAL(cuFuncSetSharedMemConfig)(twin, config);
   }
   return result;

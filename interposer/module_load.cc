@@ -4,6 +4,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 
@@ -55,6 +57,16 @@ shadow::Checks ChecksOfKernels() {
   checks.sync = options.check_sync;
   checks.init = options.check_init;
   return checks;
+}
+
+// A launch of any of its kernels may be captured. A small text costs nothing to keep: its launches
+// may be captured because of how they are made, whatever the kernels are.
+bool MayBeCaptured(const shadow::InstrumentedModule& code, const std::string& ptx) {
+  constexpr size_t kSmallText = 4 << 20;
+  if (Options().replay_folder.empty()) return false;
+  return ptx.size() <= kSmallText ||
+         std::any_of(code.kernels.begin(), code.kernels.end(),
+                     [](const shadow::KernelPlan& plan) { return !plan.undecided.empty(); });
 }
 
 // Fills in what launches need: one record per entry.
@@ -183,10 +195,22 @@ TextLoad LoadText(const LoadCall& call, LoadedModule& module) {
   const AssemblerOptions* const assembled = call.image.assembled ? &*call.image.assembled : nullptr;
   TextLoad load;
   const auto attempt = [&](bool want_log, const std::string* other_text = nullptr) {
-    JitOptions options(call.option_count, call.options, call.option_values, assembled, want_log);
-    load.result = call.load_text((other_text ? other_text : text)->c_str(), options);
-    options.ReturnValues();
-    return options.log();
+    // Rewritten text is several times as long as the program's, so its compilation is spread over
+    // the processors where the driver knows how.
+    static std::atomic<bool> in_parallel{!Options().emulated};
+    for (const bool parallel : {true, false}) {
+      if (parallel && (!in_parallel || want_log)) continue;
+      JitOptions options(call.option_count, call.options, call.option_values, assembled, want_log);
+      if (parallel) options.CompileInParallel();
+      load.result = call.load_text((other_text ? other_text : text)->c_str(), options);
+      options.ReturnValues();
+      if (parallel && load.result == CUDA_ERROR_INVALID_VALUE) {
+        in_parallel = false;
+        continue;
+      }
+      return options.log();
+    }
+    return std::string();
   };
   attempt(false);
   if (load.result == CUDA_SUCCESS) {
@@ -276,6 +300,7 @@ ModulePointer Load(const LoadCall& call, CUresult* result) {
       } else {
         module->instrumented = true;
         EnterKernels(*module);
+        if (MayBeCaptured(module->code, *call.image.ptx)) module->own_ptx = *call.image.ptx;
         if (ChecksRacesOnDevice()) EnterRaceSites(module);
       }
       if (!load.note.empty()) note += (note.empty() ? "" : "; ") + load.note;

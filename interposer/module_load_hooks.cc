@@ -36,9 +36,9 @@ bool ReadFile(const char* name, std::string* bytes) {
 
 // For calls that have no options, or load from elsewhere.
 CUresult LoadModuleText(CUmodule* handle, const char* image, JitOptions& options) {
-  if (options.count() == 0) return OPS_DEBUG_REAL(cuModuleLoadData)(handle, image);
-  return OPS_DEBUG_REAL(cuModuleLoadDataEx)(handle, image, options.count(), options.options(),
-                                            options.values());
+  if (options.count() == 0) return OPS_DEBUG_REAL_FOR_PROGRAM(cuModuleLoadData)(handle, image);
+  return OPS_DEBUG_REAL_FOR_PROGRAM(cuModuleLoadDataEx)(handle, image, options.count(),
+                                                        options.options(), options.values());
 }
 
 }  // namespace
@@ -165,7 +165,7 @@ OPS_DEBUG_HOOK(cuLibraryLoadFromFile, CUlibrary* handle, const char* file_name,
                       .option_values = values,
                       .load_text =
                           [&](const char* text, JitOptions& jit) {
-                            return OPS_DEBUG_REAL(cuLibraryLoadData)(
+                            return OPS_DEBUG_REAL_FOR_PROGRAM(cuLibraryLoadData)(
                                 handle, text, jit.options(), jit.values(), jit.count(),
                                 library_options, library_values, library_count);
                           },

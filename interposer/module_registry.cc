@@ -57,12 +57,16 @@ void EraseFunctions(Registry& registry, Predicate belongs) {
                 [&](const auto& entry) { return gone.count(entry.second) != 0; });
 }
 
+}  // namespace
+
 bool FindGlobal(const LoadedModule& module, const char* name, CUdeviceptr* address, size_t* bytes) {
   const CUresult result =
       module.library ? OPS_DEBUG_REAL(cuLibraryGetGlobal)(address, bytes, module.library, name)
                      : OPS_DEBUG_REAL(cuModuleGetGlobal_v2)(address, bytes, module.module, name);
   return result == CUDA_SUCCESS;
 }
+
+namespace {
 
 // Module-scope variables whose size is known are allocations like others:
 // bounds and neighbours need them.
@@ -332,18 +336,31 @@ static CUfunction FetchTwin(const FunctionRecord& function, const char* name) {
   return OPS_DEBUG_REAL(cuKernelGetFunction)(&twin, kernel) == CUDA_SUCCESS ? twin : nullptr;
 }
 
-CUfunction TwinOf(FunctionRecord& function) {
-  const KernelRecord& kernel = *function.kernel;
-  if (!kernel.plan || kernel.plan->twin.empty()) return nullptr;
+namespace {
+
+CUfunction FetchOnce(FunctionRecord& function, const std::string& name, CUfunction* twin) {
+  if (name.empty()) return nullptr;
   std::lock_guard lock(function.mutex);
-  if (function.twin) return function.twin;
-  function.twin = FetchTwin(function, kernel.plan->twin.c_str());
-  if (function.twin) {
+  if (*twin) return *twin;
+  *twin = FetchTwin(function, name.c_str());
+  if (*twin) {
     Registry& registry = TheRegistry();
     std::unique_lock registry_lock(registry.mutex);
-    registry.originals[function.twin] = function.handle;
+    registry.originals[*twin] = function.handle;
   }
-  return function.twin;
+  return *twin;
+}
+
+}  // namespace
+
+CUfunction TwinOf(FunctionRecord& function) {
+  const shadow::KernelPlan* plan = function.kernel->plan;
+  return plan ? FetchOnce(function, plan->twin, &function.twin) : nullptr;
+}
+
+CUfunction LeanTwinOf(FunctionRecord& function) {
+  const shadow::KernelPlan* plan = function.kernel->plan;
+  return plan ? FetchOnce(function, plan->lean_twin, &function.lean_twin) : nullptr;
 }
 
 CUfunction OriginalOf(CUfunction handle) {
@@ -379,7 +396,8 @@ FunctionPointer FindByName(CUfunction handle, bool* is_twin) {
     std::shared_lock lock(registry.mutex);
     for (const auto& [known, function] : registry.functions) {
       const shadow::KernelPlan* plan = function->kernel->plan;
-      if (*is_twin ? plan && plan->twin == name : function->kernel->name == name)
+      if (*is_twin ? plan && (plan->twin == name || plan->lean_twin == name)
+                   : function->kernel->name == name)
         candidates.push_back(function);
     }
   }

@@ -96,7 +96,9 @@ struct LoadedModule {
   std::string not_checked_reason;
   uint32_t site_base = 0;           // of its sites among those of all modules (race_state.h)
   shadow::InstrumentedModule code;  // without its text, unless the driver keeps a reference to it
-  std::mutex mutex;                 // guards the maps
+  // The program's own PTX, kept if launches of its kernels may be captured (launch_capture.h).
+  std::string own_ptx;
+  std::mutex mutex;  // guards the maps
   std::map<std::string, std::unique_ptr<KernelRecord>, std::less<>> kernels;
   std::unordered_map<CUcontext, InstancePointer> instances;
 
@@ -114,13 +116,17 @@ struct FunctionRecord {
   CUmodule owner = nullptr;     // CUfunction of a module
   CUkernel source = nullptr;    // CUfunction made from this CUkernel
   CUfunction handle = nullptr;
-  std::mutex mutex;           // guards the rest
-  CUfunction twin = nullptr;  // CUfunction or CUkernel, as the original; fetched at first use
-  InstancePointer instance;   // that the last launch used
+  std::mutex mutex;                // guards the rest
+  CUfunction twin = nullptr;       // CUfunction or CUkernel, as the original; fetched at first use
+  CUfunction lean_twin = nullptr;  // the same
+  InstancePointer instance;        // that the last launch used
 };
 using FunctionPointer = std::shared_ptr<FunctionRecord>;
 
 uint64_t NextModuleId();
+
+// A variable of the module in the current context.
+bool FindGlobal(const LoadedModule& module, const char* name, CUdeviceptr* address, size_t* bytes);
 
 // Modules and libraries by handle.
 void RegisterModule(CUmodule handle, CUcontext context, const ModulePointer& module);
@@ -145,6 +151,7 @@ FunctionPointer RegisterStranger(CUfunction handle);
 
 // The twin's handle, of the same sort as the original's; null if it has none.
 CUfunction TwinOf(FunctionRecord& function);
+CUfunction LeanTwinOf(FunctionRecord& function);
 // The original's handle, if `handle` is a twin that was launched; else null. Programs meet twins in
 // captured graphs.
 CUfunction OriginalOf(CUfunction handle);

@@ -22,6 +22,8 @@ constexpr size_t kMostUses = 1024;
 constexpr uint64_t kMostBytesOfAll = 64 << 20;
 // Beyond this much memory the question who wrote it is too dear to ask at every wait.
 constexpr uint64_t kMostVisibleBytes = 1 << 20;
+// Work that may write such memory and is not known to be done.
+constexpr size_t kMostWriters = 256;
 
 // A copy that is not known to be done.
 struct Use {
@@ -46,6 +48,17 @@ struct Memory {
   uint64_t visible_bytes = 0;
   std::vector<Use> uses;
   uint64_t content_bytes = 0;
+  // Without the emulator's checks.
+  std::vector<shadow::OperationId> writers;  // the latest
+  uint64_t writer_count = 0;                 // of all times
+  uint64_t asked_count = 0;                  // at the last question who wrote
+
+  bool IsVisible(uint64_t address, uint64_t bytes) const {
+    const auto behind = visible.lower_bound(address + bytes);
+    if (behind == visible.begin()) return false;
+    const auto& [begin, known] = *std::prev(behind);
+    return begin + known.bytes > address;
+  }
 };
 Memory& TheMemory() {
   static auto* memory = new Memory;
@@ -76,6 +89,19 @@ uint64_t Extent(const RangeAccess& range) {
 bool IsReached(const shadow::OperationId& operation, const shadow::OrderPoint& point) {
   return point.open ||
          (operation.slot < point.clock.size() && operation.number <= point.clock[operation.slot]);
+}
+
+bool IsDone(const shadow::OperationId& operation, const shadow::VectorClock& known) {
+  return IsReached(operation, {.clock = known});
+}
+
+void AddWriter(Memory& memory, const shadow::OperationId& operation) {
+  memory.writer_count++;
+  memory.writers.push_back(operation);
+  if (memory.writers.size() <= kMostWriters) return;
+  const shadow::VectorClock known = HostClock();
+  std::erase_if(memory.writers,
+                [&](const shadow::OperationId& writer) { return IsDone(writer, known); });
 }
 
 // `address`, `bytes`: what both touch.
@@ -149,7 +175,14 @@ bool HostVisibleWritten() {
   Memory& memory = TheMemory();
   std::lock_guard lock(memory.mutex);
   if (memory.visible.empty()) return false;
-  if (!checks || !checks->writers || memory.visible_bytes > kMostVisibleBytes) return true;
+  if (!checks) {
+    const shadow::VectorClock known = HostClock();
+    std::erase_if(memory.writers,
+                  [&](const shadow::OperationId& writer) { return IsDone(writer, known); });
+    return std::exchange(memory.asked_count, memory.writer_count) != memory.writer_count ||
+           !memory.writers.empty();
+  }
+  if (!checks->writers || memory.visible_bytes > kMostVisibleBytes) return true;
   bool written = false;
   for (auto& [address, visible] : memory.visible) {
     const uint64_t writers = checks->writers(address, visible.bytes);
@@ -159,17 +192,66 @@ bool HostVisibleWritten() {
   return written;
 }
 
+void NoteWorkWrites(std::span<const RangeAccess> accesses, const shadow::OperationId& operation) {
+  if (ExactChecks()) return;
+  Memory& memory = TheMemory();
+  std::lock_guard lock(memory.mutex);
+  if (memory.visible.empty()) return;
+  const bool writes =
+      accesses.empty() || std::ranges::any_of(accesses, [&](const RangeAccess& access) {
+        return access.is_write && access.width_bytes != 0 && access.height != 0 &&
+               memory.IsVisible(access.address, Extent(access));
+      });
+  if (writes) AddWriter(memory, operation);
+}
+
+void NoteKernelWrites(const shadow::KernelPlan* plan, const shadow::LaunchParameters& parameters,
+                      const shadow::OperationId& operation) {
+  if (ExactChecks()) return;
+  Memory& memory = TheMemory();
+  std::lock_guard lock(memory.mutex);
+  if (memory.visible.empty()) return;
+  bool writes = !plan || !plan->races.checked || plan->races.writes_elsewhere ||
+                !plan->races.unchecked.empty();
+  for (size_t i = 0; !writes && i < plan->races.slots.size(); i++) {
+    uint64_t pointer = 0;
+    shadow::AllocationRange range;
+    writes = plan->races.slots[i].writes &&
+             (!parameters.ReadPointer(plan->races.slots[i].parameter_offset, &pointer) ||
+              !Book().FindLive(pointer, &range) || memory.IsVisible(range.base, range.size_bytes));
+  }
+  if (writes) AddWriter(memory, operation);
+}
+
+// Whether a change of contents from now on can be told from a device's writing: without the
+// emulator's checks none may be under way.
+static bool SeesWriters() {
+  if (const shadow::EmulatorChecks* checks = ExactChecks()) return checks->writers != nullptr;
+  const shadow::VectorClock known = HostClock();
+  Memory& memory = TheMemory();
+  std::lock_guard lock(memory.mutex);
+  return std::ranges::all_of(
+      memory.writers, [&](const shadow::OperationId& writer) { return IsDone(writer, known); });
+}
+
+// Equal before and after: no device wrote there.
+static uint64_t WritersNow(const RangeAccess& range) {
+  if (ExactChecks()) return WritersOf(range.address, Extent(range));
+  Memory& memory = TheMemory();
+  std::lock_guard lock(memory.mutex);
+  return memory.writer_count;
+}
+
 void RememberPinned(const RangeAccess& range, uint64_t token,
                     const shadow::OperationId& operation) {
   if (range.width_bytes == 0 || range.height == 0) return;
   Use use{.token = token, .operation = operation, .range = range};
-  const shadow::EmulatorChecks* checks = ExactChecks();
-  if (!range.is_write && checks && checks->writers) {
+  if (!range.is_write && SeesWriters()) {
     RangeAccess compared = range;
     if (range.width_bytes > kMostBytes) compared.height = 1;
     compared.width_bytes = std::min(range.width_bytes, kMostBytes);
     compared.height = std::min(compared.height, kMostBytes / compared.width_bytes);
-    use.writers = checks->writers(range.address, Extent(range));
+    use.writers = WritersNow(range);
     use.compared = compared;
     use.has_contents = ReadRows(compared, &use.contents);
   }
@@ -197,12 +279,10 @@ void ComparePinnedSources(const shadow::OrderPoint& point, const char* api) {
       return true;
     });
   }
-  const shadow::EmulatorChecks* checks = ExactChecks();
   for (const Use& use : done) {
     std::string now;
     if (!ReadRows(use.compared, &now) || now == use.contents) continue;
-    if (checks->writers(use.range.address, Extent(use.range)) == use.writers)
-      ReportChange(use, now, api);
+    if (WritersNow(use.range) == use.writers) ReportChange(use, now, api);
   }
 }
 

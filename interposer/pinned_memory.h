@@ -10,13 +10,18 @@
 //   the program's that took the memory back would not.)
 // - If no operation of a device wrote to such memory, the host cannot have waited for its contents.
 //
-// Who wrote is known to the emulator's checks only (EmulatorChecks::writers): without them contents
-// are not compared. Thread-safe.
+// Who really wrote is known to the emulator's checks only (EmulatorChecks::writers). Without them,
+// what may have written counts: copies into such memory, kernels that are given a pointer to it or
+// may find one, and all work of which the host does not know what it touches. Nothing is concluded
+// if some of that was submitted meanwhile, or is not known to be done. Thread-safe.
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "interposer/stream_order.h"
+#include "shadow/host/bounds.h"
+#include "shadow/passes/instrument.h"
 
 namespace ops_debug::interposer {
 
@@ -26,6 +31,13 @@ void ForgetHostVisible(uint64_t address);
 
 // True if an operation of a device may have written to any such memory since the last question.
 bool HostVisibleWritten();
+
+// Without the emulator's checks: work was submitted. `accesses` empty: it is not known what it
+// touches.
+void NoteWorkWrites(std::span<const RangeAccess> accesses, const shadow::OperationId& operation);
+// A kernel was; `plan` null: it is not known what it touches.
+void NoteKernelWrites(const shadow::KernelPlan* plan, const shadow::LaunchParameters& parameters,
+                      const shadow::OperationId& operation);
 
 // The submitted work reads or writes `range` later.
 void RememberPinned(const RangeAccess& range, uint64_t token, const shadow::OperationId& operation);

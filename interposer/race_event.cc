@@ -102,7 +102,12 @@ AccessDescription DescribeSide(const RaceRecord& record, bool first, const RaceP
     }
   }
   if (access == shadow::kRaceAtomic) out.semantics = "relaxed";
-  if (record.relation == shadow::kOtherLaunch) DescribeOperation(place.launch_id, &out);
+  if (record.relation != shadow::kOtherLaunch) return out;
+  if (place.graph_token == 0) {
+    DescribeOperation(place.launch_id, &out);
+  } else if (AccessDescription graph; DescribeOperation(place.graph_token, &graph)) {
+    out.stream = graph.stream;
+  }
   return out;
 }
 

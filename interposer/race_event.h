@@ -15,6 +15,7 @@ struct RacePlace {
   bool known = false;
   bool is_kernel = true;  // or the host's operation with the token `launch_id`
   uint64_t launch_id = 0;
+  uint64_t graph_token = 0;  // a graph's node: of the launch of the graph
   Dim3 block, thread;
 };
 

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cstddef>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include "interposer/race_event.h"
 #include "interposer/sass_engine.h"
 #include "interposer/session.h"
+#include "shadow/host/own_proof.h"
 
 namespace ops_debug::interposer {
 namespace {
@@ -30,10 +33,14 @@ constexpr uint64_t kLeastBudgetBytes = 64ull << 20;
 // Launches that are looked at for their order: what is older is long done.
 constexpr size_t kMostLaunches = 4096;
 constexpr uint32_t kMostRanges = 64;
-constexpr uint32_t kRangeSlots = 512;
 constexpr uint32_t kReservedSharedBytes = 1024;
 
 uint64_t Blocks(const Dim3& grid) { return uint64_t{grid.x} * grid.y * grid.z; }
+
+shadow::LaunchShape ShapeOf(const RaceRequest& request) {
+  return {.grid = {request.grid.x, request.grid.y, request.grid.z},
+          .block = {request.block.x, request.block.y, request.block.z}};
+}
 
 }  // namespace
 
@@ -68,35 +75,56 @@ bool RaceState::Ready() {
 }
 
 bool RaceState::WaitUntilIdle() {
-  return !AnyCapture() && OPS_DEBUG_REAL(cuCtxSynchronize)() == CUDA_SUCCESS;
+  if (AnyCapture()) return false;
+  // What runs may be waiting for what the program does next, so nobody waits for it without bound.
+  constexpr auto kPatience = std::chrono::seconds(2);
+  constexpr auto kPause = std::chrono::microseconds(200);
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  for (const KnownStreamHandle& known : StreamsWithWork()) {
+    while (OPS_DEBUG_REAL(cuStreamQuery)(known.stream) == CUDA_ERROR_NOT_READY) {
+      if (std::chrono::steady_clock::now() >= deadline) return false;
+      std::this_thread::sleep_for(kPause);
+    }
+  }
+  return OPS_DEBUG_REAL(cuCtxSynchronize)() == CUDA_SUCCESS;
 }
 
 std::unique_lock<std::mutex> RaceState::Prepare(const RaceRequest& request, RaceLaunch* out) {
-  *out = {};
   std::unique_lock lock(mutex_);
-  if (!request.plan->races.checked || !Ready()) return lock;
+  PrepareOne(request, {}, 0, out);
+  return lock;
+}
+
+void RaceState::PrepareOne(const RaceRequest& request, std::span<const TicketRange> beside,
+                           uint64_t graph_token, RaceLaunch* out) {
+  *out = {};
+  if (!request.plan->races.checked || !Ready()) return;
   InternalCalls calls(context_);
   if (!calls.ok() || !TakeTickets(Blocks(request.grid), out)) {
     *out = {};
-    return lock;
+    return;
   }
   out->channel = cells_->channel();
   out->site_base = request.module->site_base;
-  GiveSharedCells(request, out);
   GiveGlobalCells(request, out);
   const shadow::RacePlan& plan = request.plan->races;
-  if (!plan.uses_shared && !plan.reaches_elsewhere && plan.variables.empty() &&
-      plan.sync_sites == 0 && out->tracked == 0) {
+  const bool lean = request.lean_serves != nullptr && (out->tracked & ~plan.lean_tracked) == 0 &&
+                    SharedIsProved(request);
+  if (lean) *request.lean_serves = true;
+  if (!lean || plan.lean_uses_shared) GiveSharedCells(request, out);
+  if (lean ? !plan.lean_checks
+           : !plan.uses_shared && !plan.reaches_elsewhere && plan.variables.empty() &&
+                 plan.sync_sites == 0 && out->tracked == 0) {
     // Nothing can race: the twin then skips what prepares its checks, too.
     next_ticket_ = out->first_ticket;
     *out = {};
-    return lock;
+    return;
   }
-  Order(request.order, out);
+  Order(request.order, beside, out);
   launches_.push_back({out->first_ticket, static_cast<uint32_t>(Blocks(request.grid)),
                        request.launch_id, request.grid, request.block,
-                       request.order ? request.order->id : shadow::OperationId{}});
-  return lock;
+                       request.order ? request.order->id : shadow::OperationId{},
+                       /*is_kernel=*/true, graph_token});
 }
 
 bool RaceState::TakeTickets(uint64_t blocks, RaceLaunch* out) {
@@ -108,14 +136,18 @@ bool RaceState::TakeTickets(uint64_t blocks, RaceLaunch* out) {
                              .hint = ""});
     return false;
   }
-  if (next_ticket_ + blocks > shadow::kLastTicket) {
-    // Tickets start again, so no cell may remember the old ones.
-    if (!WaitUntilIdle() || !cells_->ClearAll()) return false;
-    launches_.clear();
-    next_ticket_ = 1;
-  }
+  if (!MakeRoomForTickets(blocks)) return false;
   out->first_ticket = next_ticket_;
   next_ticket_ += static_cast<uint32_t>(blocks);
+  return true;
+}
+
+bool RaceState::MakeRoomForTickets(uint64_t blocks) {
+  if (next_ticket_ + blocks <= shadow::kLastTicket) return true;
+  // Tickets start again, so no cell may remember the old ones.
+  if (!WaitUntilIdle() || !cells_->ClearAll()) return false;
+  launches_.clear();
+  next_ticket_ = 1;
   return true;
 }
 
@@ -171,6 +203,11 @@ void RaceState::GiveSharedCells(const RaceRequest& request, RaceLaunch* out) {
                                  .hint = ""});
       }
     } else if (!smaller_will_do) {
+      SendOnce(DiagnosticEvent{.severity = proto_enums::Severity::kWarning,
+                               .text = "cells of shared memory could not be made while other work "
+                                       "runs: some launches are not checked for races in shared "
+                                       "memory",
+                               .hint = "launch the kernel that needs most shared memory first"});
       return;
     }
   }
@@ -181,6 +218,13 @@ void RaceState::GiveSharedCells(const RaceRequest& request, RaceLaunch* out) {
   out->slot_mask = shared.slots - 1;
   out->shared_cells = shared.cells;
   out->named_barriers = shared.named_barriers;
+}
+
+bool RaceState::SharedIsProved(const RaceRequest& request) {
+  return std::ranges::all_of(request.plan->races.lean_shared, [&](const auto& forms) {
+    return ThreadsStayApart(forms, ShapeOf(request), *request.parameters,
+                            shadow::Among::kThreadsOfBlock);
+  });
 }
 
 bool RaceState::CoverAll() {
@@ -210,7 +254,7 @@ bool RaceState::CoverVariables(const RaceRequest& request) {
 
 void RaceState::GiveGlobalCells(const RaceRequest& request, RaceLaunch* out) {
   const shadow::RacePlan& plan = request.plan->races;
-  if (!plan.uses_global) return;
+  if (!plan.uses_global || Options().races_in_shared_only) return;
   out->directory = cells_->directory();
   bool covered = CoverVariables(request);
   // Whatever a pointer in memory may lead to.
@@ -231,10 +275,8 @@ void RaceState::GiveGlobalCells(const RaceRequest& request, RaceLaunch* out) {
     targets[i].known = request.parameters->ReadPointer(plan.slots[i].parameter_offset, &pointer) &&
                        Book().FindLive(pointer, &targets[i].range);
   }
-  const bool one_dimension =
-      request.grid.y == 1 && request.grid.z == 1 && request.block.y == 1 && request.block.z == 1;
   // With several streams, a later launch may write what this one reads.
-  const bool one_stream = !request.order || request.order->clock.size() <= 2;
+  const bool one_stream = (!request.order || !SeveralStreams()) && !request.in_parallel;
   for (size_t i = 0; i < plan.slots.size() && i < 32; i++) {
     const shadow::RaceSlot& slot = plan.slots[i];
     bool written = slot.writes || plan.writes_elsewhere;
@@ -244,8 +286,10 @@ void RaceState::GiveGlobalCells(const RaceRequest& request, RaceLaunch* out) {
       alone = false;
       written = written || plan.slots[k].writes;
     }
-    const bool own = slot.own_index && (one_dimension || !slot.index_x_only) && alone;
-    if (one_stream && (!written || own)) continue;
+    if (one_stream &&
+        (!written || (alone && ThreadsStayApart(slot.forms, ShapeOf(request), *request.parameters,
+                                                shadow::Among::kAllThreads))))
+      continue;
     out->tracked |= 1u << i;
     if (targets[i].known)
       covered = cells_->Cover(targets[i].range.base, targets[i].range.size_bytes) && covered;
@@ -262,11 +306,24 @@ void RaceState::SayUncovered() {
       .hint = "check one kernel at a time (--kernel-name), or smaller inputs"});
 }
 
-void RaceState::Order(const shadow::SubmittedOperation* order, RaceLaunch* out) {
+void RaceState::Order(const shadow::SubmittedOperation* order, std::span<const TicketRange> beside,
+                      RaceLaunch* out) {
   out->ordered_below = out->first_ticket;
-  if (!order) return;
+  if (!order && beside.empty()) return;
+  if (order && order->open) {
+    // It comes after something unseen, which may have been submitted later than it: everything that
+    // it finds counts as done, its own launch's other blocks, too.
+    out->ordered_below = shadow::kLastTicket + 1;
+    SendOnce(DiagnosticEvent{.severity = proto_enums::Severity::kNote,
+                             .text =
+                                 "a stream waits for a value in memory, an external semaphore "
+                                 "or the like: until the program has waited for it, its kernels "
+                                 "are not checked for races in global memory",
+                             .hint = "the CPU device checks them (--device emulator)"});
+    return;
+  }
   std::vector<TicketRange> ranges;
-  const size_t looked_at = std::min(launches_.size(), kMostLaunches);
+  const size_t looked_at = order ? std::min(launches_.size(), kMostLaunches) : 0;
   for (size_t i = launches_.size() - looked_at; i < launches_.size(); i++) {
     const Launch& earlier = launches_[i];
     if (earlier.operation.number == 0 || ComesBefore(earlier.operation, *order)) continue;
@@ -280,6 +337,7 @@ void RaceState::Order(const shadow::SubmittedOperation* order, RaceLaunch* out) 
   // Launches that are remembered for nothing but their names.
   constexpr size_t kMostRemembered = 65536;
   while (launches_.size() > kMostRemembered) launches_.pop_front();
+  ranges.insert(ranges.end(), beside.begin(), beside.end());
   if (ranges.empty()) return;
   if (ranges.size() > kMostRanges) ranges.erase(ranges.begin(), ranges.end() - kMostRanges);
   if (!UploadRanges(ranges, out)) return;
@@ -287,18 +345,31 @@ void RaceState::Order(const shadow::SubmittedOperation* order, RaceLaunch* out) 
   out->unordered_count = static_cast<uint32_t>(ranges.size());
 }
 
+bool RaceState::MakeRoomForRanges(uint64_t lists) {
+  if (next_range_slot_ + lists <= kRangeSlots) return true;
+  // Those who read the first ones must be done.
+  if (!WaitUntilIdle()) return false;
+  next_range_slot_ = 0;
+  latest_ranges_place_ = 0;
+  return true;
+}
+
 bool RaceState::UploadRanges(const std::vector<TicketRange>& ranges, RaceLaunch* out) {
-  if (next_range_slot_ == kRangeSlots) {
-    // Those who read the first ones must be done.
-    if (!WaitUntilIdle()) return false;
-    next_range_slot_ = 0;
+  const auto same = [](const TicketRange& a, const TicketRange& b) {
+    return a.first == b.first && a.last == b.last;
+  };
+  if (latest_ranges_place_ != 0 && std::ranges::equal(ranges, latest_ranges_, same)) {
+    out->unordered = latest_ranges_place_;
+    return true;
   }
+  if (!MakeRoomForRanges(1)) return false;
   const uint64_t place = ranges_ + uint64_t{next_range_slot_++} * kMostRanges * sizeof(TicketRange);
   if (!context_.device.Write(place, ranges.data(), ranges.size() * sizeof(TicketRange)) ||
       !context_.device.Finish()) {
     return false;
   }
-  out->unordered = place;
+  out->unordered = latest_ranges_place_ = place;
+  latest_ranges_ = ranges;
   return true;
 }
 
@@ -323,7 +394,7 @@ void RaceState::Touch(const RangeAccess& access, const shadow::OperationOrder& o
                       CUstream explicit_stream) {
   // With one stream everything is ordered. Rows beyond this many are not looked at.
   constexpr uint64_t kMostRows = 256;
-  if (order.clock_size <= 2 || access.width_bytes == 0 || access.height == 0) return;
+  if (!SeveralStreams() || access.width_bytes == 0 || access.height == 0) return;
   const bool rows = access.height > 1 && access.pitch_bytes != access.width_bytes;
   if (rows && access.height > kMostRows) return;
   const uint64_t count = rows ? access.height : 1;
@@ -338,7 +409,7 @@ void RaceState::Touch(const RangeAccess& access, const shadow::OperationOrder& o
   shadow::SubmittedOperation operation;
   operation.id = order.id;
   operation.clock.assign(order.clock, order.clock + order.clock_size);
-  Order(&operation, &launch);
+  Order(&operation, {}, &launch);
   launches_.push_back(
       {launch.first_ticket, 1, order.token, {1, 1, 1}, {1, 1, 1}, order.id, /*is_kernel=*/false});
   bool covered = true;
@@ -441,6 +512,7 @@ void RaceState::Report(const RaceRecord& record, uint64_t count) {
       out.known = true;
       out.is_kernel = launch->is_kernel;
       out.launch_id = launch->launch_id;
+      out.graph_token = launch->graph_token;
       const uint32_t block = ticket - launch->first_ticket;
       out.block = {block % launch->grid.x, block / launch->grid.x % launch->grid.y,
                    block / launch->grid.x / launch->grid.y};
@@ -449,8 +521,11 @@ void RaceState::Report(const RaceRecord& record, uint64_t count) {
     }
     return out;
   };
-  ReportRaceRecord(record, count, place(record.first_ticket, record.first_thread),
-                   place(record.second_ticket, record.second_thread));
+  const RacePlace first = place(record.first_ticket, record.first_thread);
+  const RacePlace second = place(record.second_ticket, record.second_thread);
+  // Two copies or the like: the host has told (stream_order_ranges.h).
+  if (first.known && second.known && !first.is_kernel && !second.is_kernel) return;
+  ReportRaceRecord(record, count, first, second);
 }
 
 void DrainRaces(CUcontext idle_context) noexcept {

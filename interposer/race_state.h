@@ -11,6 +11,8 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "interposer/driver_table.h"
 #include "interposer/event_sender.h"
@@ -42,6 +44,11 @@ struct RaceRequest {
   uint32_t dynamic_shared_bytes = 0;
   uint64_t launch_id = 0;
   const shadow::SubmittedOperation* order = nullptr;  // null: not known, after everything
+  // A node of a graph: nodes before it in the same PrepareGraph with which nothing orders it, as
+  // runs [first, last].
+  std::span<const std::pair<uint32_t, uint32_t>> beside;
+  bool in_parallel = false;     // with other nodes of its graph, earlier or later ones
+  bool* lean_serves = nullptr;  // set if the lean twin is to be launched in the twin's place
 };
 
 class RaceState {
@@ -55,6 +62,12 @@ class RaceState {
   // back until the driver has this one.
   std::unique_lock<std::mutex> Prepare(const RaceRequest& request, shadow::RaceLaunch* out);
 
+  // The same for all kernels that one launch of a graph runs, in an order that its edges allow (so
+  // that a node with a greater ticket never comes before one with a smaller one). `token`: of the
+  // launch.
+  std::unique_lock<std::mutex> PrepareGraph(std::span<const RaceRequest> nodes, uint64_t token,
+                                            std::span<shadow::RaceLaunch> out);
+
   // Work of the host's, such as a copy, touches memory: call in front of it.
   void Touch(const RangeAccess& access, const shadow::OperationOrder& order,
              CUstream explicit_stream);
@@ -66,13 +79,16 @@ class RaceState {
   void Drain(bool idle);
 
  private:
+  static constexpr uint32_t kRangeSlots = 512;
+
   struct Launch {
     uint32_t first_ticket = 0;
     uint32_t blocks = 0;
     uint64_t launch_id = 0;
     Dim3 grid, block;
     shadow::OperationId operation;
-    bool is_kernel = true;  // or `launch_id` is the token of a copy or memset
+    bool is_kernel = true;     // or `launch_id` is the token of a copy or memset
+    uint64_t graph_token = 0;  // of the launch of the graph that it is a node of
   };
   struct Reported {
     uint64_t key = 0;
@@ -82,12 +98,20 @@ class RaceState {
   bool Ready();
   // True if nothing runs in the context now. Not while some stream is captured.
   bool WaitUntilIdle();
+  // May wait until nothing runs. False: there is no room.
+  bool MakeRoomForTickets(uint64_t blocks);
+  bool MakeRoomForRanges(uint64_t lists);
   bool TakeTickets(uint64_t blocks, shadow::RaceLaunch* out);
-  void Order(const shadow::SubmittedOperation* order, shadow::RaceLaunch* out);
+  // With the lock held. `beside`: tickets of the same graph.
+  void PrepareOne(const RaceRequest& request, std::span<const shadow::TicketRange> beside,
+                  uint64_t graph_token, shadow::RaceLaunch* out);
+  void Order(const shadow::SubmittedOperation* order, std::span<const shadow::TicketRange> beside,
+             shadow::RaceLaunch* out);
   bool LoadRangeKernel();
   bool UploadRanges(const std::vector<shadow::TicketRange>& ranges, shadow::RaceLaunch* out);
   void GiveSharedCells(const RaceRequest& request, shadow::RaceLaunch* out);
   void GiveGlobalCells(const RaceRequest& request, shadow::RaceLaunch* out);
+  static bool SharedIsProved(const RaceRequest& request);
   uint32_t SharedBytes(CUfunction twin);
   const Launch* LaunchOfTicket(uint32_t ticket) const;
   bool CoverAll();
@@ -108,6 +132,9 @@ class RaceState {
   std::unordered_map<uint64_t, uint64_t> covered_variables_;  // by module id
   uint64_t ranges_ = 0;  // device address of TicketRange[kRangeSlots][kMostRanges]
   uint32_t next_range_slot_ = 0;
+  // Uploaded last; nodes of a graph often have the same.
+  std::vector<shadow::TicketRange> latest_ranges_;
+  uint64_t latest_ranges_place_ = 0;
   CUmodule module_ = nullptr;
   CUfunction range_kernel_ = nullptr;
   bool range_kernel_failed_ = false;

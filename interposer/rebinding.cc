@@ -175,7 +175,7 @@ class Rebinding {
     for (const DefaultStream kind : {DefaultStream::kLegacy, DefaultStream::kPerThread}) {
       for (const Hook& hook : AllHooks()) {
         const DriverFunctionInfo& info = Info(hook.function);
-        if (info.default_stream != kind) continue;
+        if (info.default_stream != kind || !Serves(hook.function)) continue;
         AddTarget(info.symbol, RealAddress(hook.function),
                   reinterpret_cast<const void*>(hook.exported));
       }

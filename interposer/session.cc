@@ -73,6 +73,9 @@ SessionOptions ReadEnvironment() {
   options.sample = std::max<uint64_t>(options.sample, 1);
   options.leak_check = Environment(proto::kEnvLeakCheck) == "1";
   options.library = Environment(proto::kEnvLibrary);
+  options.replay_folder = Environment(proto::kEnvReplayFolder);
+  ReadNumber(proto::kEnvReplayMemory, &options.replay_memory_bytes);
+  options.races_in_shared_only = Environment(proto::kEnvRaceMemory) == "shared";
   return options;
 }
 

@@ -33,7 +33,10 @@ struct SessionOptions {
   // Races, barriers and uninitialised reads are found by the emulator's own exact checks, not by
   // instrumented kernels: emulated, unless kEnvEngine is "ptx".
   bool exact_checks = false;
-  std::string library;  // full path of the interposer, as the launcher named it
+  std::string library;        // full path of the interposer, as the launcher named it
+  std::string replay_folder;  // for captured launches; empty: none are captured
+  uint64_t replay_memory_bytes = 64ull << 20;  // most of one capture
+  bool races_in_shared_only = false;           // kEnvRaceMemory is "shared"
 };
 
 // True if any check is on: allocations and streams are tracked.

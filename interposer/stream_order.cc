@@ -21,6 +21,7 @@
 #include "interposer/process.h"
 #include "interposer/python_stack.h"
 #include "interposer/session.h"
+#include "interposer/stream_order_ranges.h"
 
 namespace ops_debug::interposer {
 namespace {
@@ -76,6 +77,7 @@ Order& TheOrder() {
 }
 
 constinit std::atomic<WorkListener> g_listener{nullptr};
+constinit std::atomic<uint32_t> g_streams{0};  // that were ever known
 
 uint64_t Name(const void* handle) { return reinterpret_cast<uintptr_t>(handle); }
 
@@ -117,7 +119,9 @@ StreamFacts AskAbout(CUstream stream) {
   }
   if (facts.known) return facts;
   unsigned int flags = 0;
-  if (OPS_DEBUG_REAL(cuStreamGetCtx)(stream, &facts.context) != CUDA_SUCCESS ||
+  // To ask a captured stream for its flags invalidates the capture, in every mode (driver 580).
+  if (IsCapturing(stream) ||
+      OPS_DEBUG_REAL(cuStreamGetCtx)(stream, &facts.context) != CUDA_SUCCESS ||
       OPS_DEBUG_REAL(cuStreamGetFlags)(stream, &flags) != CUDA_SUCCESS) {
     return facts;
   }
@@ -166,6 +170,7 @@ const KnownStream* Find(Order& order, CUstream stream, const StreamFacts& facts)
     entry->description.number = order.next_stream_number++;
     entry->description.name = NumberedName(entry->description.number, facts.kind);
   }
+  g_streams++;
   entry->slot = order.clocks.AddStream(facts.kind, Name(facts.context));
   return entry;
 }
@@ -197,6 +202,8 @@ bool ChecksStreamOrder() noexcept {
   return checks;
 }
 
+bool SeveralStreams() noexcept { return g_streams.load(std::memory_order_relaxed) > 1; }
+
 void ListenForWork(WorkListener listener) noexcept { g_listener = listener; }
 
 OrderedWork::OrderedWork(WorkDescription description, CUstream stream) {
@@ -223,6 +230,7 @@ OrderedWork::OrderedWork(WorkDescription description, CUstream stream) {
     active_ = true;
   });
   if (!active_) return;
+  if (description.kind == OperationKind::kOther) NoteWorkWrites(accesses_, operation_.id);
   if (description.pinned) RememberPinned(*description.pinned, token_, operation_.id);
   const shadow::OperationOrder given = this->order();
   if (const auto* checks = ExactChecks()) checks->set_next_operation(&given);
@@ -235,7 +243,9 @@ void OrderedWork::Submitted(CUresult result) {
   submitted_ = true;
   if (const auto* checks = ExactChecks()) checks->set_next_operation(nullptr);
   const WorkListener listener = g_listener.load(std::memory_order_acquire);
-  if (listener && result == CUDA_SUCCESS) listener(/*before=*/false, stream_, order(), accesses_);
+  if (result != CUDA_SUCCESS) return;
+  CompareRanges(accesses_, operation_, token_);
+  if (listener) listener(/*before=*/false, stream_, order(), accesses_);
 }
 
 OrderedWork::~OrderedWork() { Submitted(CUDA_ERROR_UNKNOWN); }
@@ -330,6 +340,7 @@ HostWait HostWait::ForAll() {
   wait.point_ = order.clocks.PointOfAll();
   wait.active_ = true;
   wait.promised_ = false;
+  wait.blocking_ = BlockingCall::Begin();
   return wait;
 }
 
@@ -347,10 +358,12 @@ HostWait HostWait::ForWork(const OrderedWork& work, bool promised) {
 void HostWait::Begin(const char* api) {
   if (!api) return;
   api_ = api;
+  blocking_ = BlockingCall::Begin();
   begin_ns_ = Now();
 }
 
 void HostWait::Done(CUresult result) {
+  blocking_.End();
   if (!active_ || result != CUDA_SUCCESS) return;
   active_ = false;
   ComparePinnedSources(point_, api_);
@@ -409,6 +422,23 @@ void OrderEventDestroyed(CUevent event) {
   Order& order = TheOrder();
   std::lock_guard lock(order.mutex);
   order.clocks.ForgetEvent(Name(event));
+}
+
+std::vector<KnownStreamHandle> StreamsWithWork() {
+  std::vector<KnownStreamHandle> streams;
+  Order& order = TheOrder();
+  std::lock_guard lock(order.mutex);
+  for (const auto& [stream, known] : order.streams) streams.push_back({stream});
+  size_t threads = 0;
+  for (const auto& [key, known] : order.default_streams) {
+    if (key.second != 0) {
+      threads++;
+    } else {
+      streams.push_back({CU_STREAM_LEGACY});
+    }
+  }
+  if (threads != 0) streams.push_back({CU_STREAM_PER_THREAD, threads == 1});
+  return streams;
 }
 
 void OrderStreamCreated(CUstream stream) {

@@ -22,12 +22,15 @@
 #include "interposer/driver_table.h"
 #include "interposer/event_sender.h"
 #include "interposer/stack_cache.h"
+#include "interposer/stuck_launches.h"
 #include "shadow/host/stream_clocks.h"
 #include "shadow/host/sync_audit.h"
 
 namespace ops_debug::interposer {
 
 bool ChecksStreamOrder() noexcept;
+// False: the process has known one stream so far, in which everything is ordered.
+bool SeveralStreams() noexcept;
 
 // Rows of memory that work of the host's touches; one row: height 1.
 struct RangeAccess {
@@ -116,6 +119,7 @@ class HostWait {
 
   bool active_ = false;
   bool promised_ = true;
+  BlockingCall blocking_;  // unless it polls
   shadow::OrderPoint point_;
   const char* api_ = nullptr;  // of a call that only waits
   uint64_t begin_ns_ = 0;
@@ -141,6 +145,13 @@ shadow::VectorClock HostClock();
 void OrderTimesCompared();
 // What has to be done before the stream is where it is now.
 shadow::OrderPoint StreamPointNow(CUstream explicit_stream);
+
+// Streams that the process uses, of whatever context.
+struct KnownStreamHandle {
+  CUstream stream = nullptr;  // explicit
+  bool is_only_one = false;   // of CU_STREAM_PER_THREAD: only one thread uses its own
+};
+std::vector<KnownStreamHandle> StreamsWithWork();
 
 // Work with memory in device cells: told of each operation with the ranges that it touches, before
 // the driver hears of it (`before` true) and after. At most one; for race_state.cc.

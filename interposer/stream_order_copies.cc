@@ -132,9 +132,11 @@ OrderedCopy::OrderedCopy(const char* api, CUstream explicit_stream, bool is_asyn
     description.pinned = Range(to, /*is_write=*/true);
   if (!is_async && staged) earlier_.emplace(HostWait::ForStream(nullptr, explicit_stream));
   work_.emplace(std::move(description), explicit_stream);
+  if (!is_async) blocking_ = BlockingCall::Begin();
 }
 
 void OrderedCopy::Done(CUresult result) {
+  blocking_.End();
   if (!work_) return;
   work_->Submitted(result);
   if (earlier_) earlier_->Done(result);

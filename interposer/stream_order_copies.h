@@ -41,6 +41,7 @@ class OrderedCopy {
 
  private:
   bool joins_copy_ = false, promised_ = true;
+  BlockingCall blocking_;
   std::optional<HostWait> earlier_;
   std::optional<OrderedWork> work_;
 };

@@ -18,6 +18,7 @@ class GraphOrder {
  public:
   GraphOrder(CUgraphExec exec, CUstream explicit_stream);
   void Submitted(CUresult result);
+  const OrderedWork* work() const { return work_ ? &*work_ : nullptr; }
 
  private:
   bool active_ = false;

@@ -111,6 +111,7 @@ void OnSignal(int signal, siginfo_t* info, void*) {
 }
 
 void* Work(void*) {
+  pthread_setname_np(pthread_self(), "ops-debug-end");  // ours: stuck_launches.cc knows by the name
   while (sem_wait(&g_state.request) != 0) {
   }
   const int reason = g_state.signal.load();

@@ -43,14 +43,15 @@ std::vector<RegisterCap> TwinsThatFitLess(const std::string& ptx,
                                           const std::function<int(const char* name)>& max_threads) {
   std::vector<RegisterCap> caps;
   for (const shadow::KernelPlan& plan : kernels) {
-    bool has_bounds = false;
-    if (plan.twin.empty() || FindBody(ptx, plan.twin, &has_bounds) == std::string::npos ||
-        has_bounds)
-      continue;
-    const int original = max_threads(plan.name.c_str());
-    const int twin = max_threads(plan.twin.c_str());
-    if (original <= 0 || twin <= 0 || twin >= original) continue;
-    caps.push_back({plan.twin, kRegistersPerBlock / original / kGranularity * kGranularity});
+    for (const std::string& name : {plan.twin, plan.lean_twin}) {
+      bool has_bounds = false;
+      if (name.empty() || FindBody(ptx, name, &has_bounds) == std::string::npos || has_bounds)
+        continue;
+      const int original = max_threads(plan.name.c_str());
+      const int twin = max_threads(name.c_str());
+      if (original <= 0 || twin <= 0 || twin >= original) continue;
+      caps.push_back({name, kRegistersPerBlock / original / kGranularity * kGranularity});
+    }
   }
   return caps;
 }

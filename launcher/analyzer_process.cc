@@ -1,11 +1,13 @@
 // Lines of proto/analyzer_link.h over a pipe.
 #include "launcher/analyzer_process.h"
 
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 
 namespace ops_debug::launcher {
 namespace {
@@ -68,10 +70,18 @@ std::variant<AnalyzerProcess, Problem> AnalyzerProcess::StartWith(
 std::variant<AnalyzerProcess, Problem> AnalyzerProcess::StartLive(const Installation& installation,
                                                                   const RunOptions& options,
                                                                   const std::string& ring_name,
+                                                                  const std::string& replay_folder,
                                                                   bool expects_cuda) {
   std::vector<std::string> arguments = {"--ring=" + ring_name};
   if (!options.log.empty()) arguments.push_back("--log=" + options.log);
   if (!expects_cuda) arguments.push_back("--no-cuda-remark=0");
+  if (!replay_folder.empty()) {
+    arguments.insert(
+        arguments.end(),
+        {"--replay-folder=" + replay_folder, "--replay-launcher=" + installation.launcher,
+         "--replayer=" + installation.replayer, "--replay-checks=" + options.ReplayChecks(),
+         "--replay-time=" + std::to_string(options.replay_time_s)});
+  }
   auto started = StartWith(installation, arguments, options.report);
   auto* analyzer = std::get_if<AnalyzerProcess>(&started);
   if (analyzer == nullptr) return started;
@@ -136,6 +146,25 @@ std::optional<std::string> AnalyzerProcess::TakeLine() {
   received_.erase(0, end + 1);
   return line;
 }
+
+std::optional<AnalyzerProcess::Request> AnalyzerProcess::TakeRequest() {
+  const bool is_hang = received_.starts_with("hang\t");
+  if (!is_hang && !received_.starts_with("replaying\t")) return std::nullopt;
+  const std::optional<std::string> line = TakeLine();
+  if (!line) return std::nullopt;
+  const size_t number = line->find('\t') + 1;
+  const size_t text = line->find('\t', number);
+  Request request;
+  if (is_hang) {
+    request.hanging_process = static_cast<pid_t>(std::strtol(&(*line)[number], nullptr, 10));
+    if (text != std::string::npos) request.text = line->substr(text + 1);
+  } else {
+    request.launches_to_replay = std::strtoull(&(*line)[number], nullptr, 10);
+  }
+  return request;
+}
+
+void AnalyzerProcess::SkipReplays() { kill(process_id_, SIGUSR1); }
 
 std::variant<proto::Verdict, Problem> AnalyzerProcess::Outcome() const {
   const std::string line = received_.substr(0, received_.find('\n'));

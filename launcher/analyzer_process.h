@@ -19,10 +19,12 @@ namespace ops_debug::launcher {
 
 class AnalyzerProcess {
  public:
-  // Starts it on a new ring and waits until the ring exists.
+  // Starts it on a new ring and waits until the ring exists. `replay_folder`: where captured
+  // launches to be replayed arrive; empty: there are none.
   static std::variant<AnalyzerProcess, Problem> StartLive(const Installation& installation,
                                                           const RunOptions& options,
                                                           const std::string& ring_name,
+                                                          const std::string& replay_folder,
                                                           bool expects_cuda);
   // Starts it on logs, or folders of logs.
   static std::variant<AnalyzerProcess, Problem> StartOffline(const Installation& installation,
@@ -40,6 +42,16 @@ class AnalyzerProcess {
   const std::string& ring_name() const { return ring_name_; }
   // Reads what has arrived; false once the analyzer has closed its end.
   bool ReadMore();
+  // A request that it sent while the target runs or its replays go on; to be called until there is
+  // none.
+  struct Request {
+    pid_t hanging_process = 0;        // to be ended: it waits for a launch that can never end
+    std::string text;                 // about it
+    uint64_t launches_to_replay = 0;  // the report waits for them
+  };
+  std::optional<Request> TakeRequest();
+  // The report is wanted without the replays that are left.
+  void SkipReplays();
   // Its last word, after ReadMore returned false.
   std::variant<proto::Verdict, Problem> Outcome() const;
 

@@ -60,11 +60,9 @@ std::string VisibleDevice(const std::string& visible, uint32_t index) {
   return std::to_string(index);
 }
 
-std::variant<Environment, Problem> TargetEnvironment(const Environment& inherited,
-                                                     const Installation& installation,
-                                                     const RunOptions& options,
-                                                     const DeviceChoice& device,
-                                                     const std::string& ring_name) {
+std::variant<Environment, Problem> TargetEnvironment(
+    const Environment& inherited, const Installation& installation, const RunOptions& options,
+    const DeviceChoice& device, const std::string& ring_name, const std::string& replay_folder) {
   const std::string& library = installation.preload_library;
   if (access(library.c_str(), R_OK) != 0) return Missing(library);
   if (library.find_first_of(" :") != std::string::npos) {
@@ -107,6 +105,10 @@ std::variant<Environment, Problem> TargetEnvironment(const Environment& inherite
   set_or_clear(proto::kEnvLaunchCount, number(options.launch_count));
   set_or_clear(proto::kEnvSample, number(options.sample));
   set_or_clear(proto::kEnvLeakCheck, options.leak_check ? "1" : "");
+  set_or_clear(proto::kEnvReplayFolder, replay_folder);
+  set_or_clear(proto::kEnvReplayMemory,
+               replay_folder.empty() ? "" : std::to_string(options.replay_memory_bytes));
+  set_or_clear(proto::kEnvRaceMemory, options.race_memory == "all" ? "" : options.race_memory);
   if (options.schedule_seed)
     environment[proto::kEnvScheduleSeed] = std::to_string(*options.schedule_seed);
   if (device.kind == DeviceKind::kEmulator) {

@@ -19,12 +19,13 @@ Environment InheritedEnvironment();
 // What the target gets: the inherited variables, the preload library in front of the user's own,
 // the emulator's folder in front of the library path, our Python package in front of the Python
 // path, and the variables of proto/session.h.
-// `device` is never kAuto.
+// `device` is never kAuto. `replay_folder`: of captured launches; empty: none are captured.
 std::variant<Environment, Problem> TargetEnvironment(const Environment& inherited,
                                                      const Installation& installation,
                                                      const RunOptions& options,
                                                      const DeviceChoice& device,
-                                                     const std::string& ring_name);
+                                                     const std::string& ring_name,
+                                                     const std::string& replay_folder = "");
 
 // The folder of --ptx-store as the target finds it from wherever it goes: absolute; by default
 // ops-debug/ptx in the user's cache folder (XDG Base Directory Specification: $XDG_CACHE_HOME if it

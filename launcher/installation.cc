@@ -15,7 +15,9 @@ Installation FindInstallation() {
           directory + "/lib/libops_debug_interposer.so",
           directory + "/emulator",
           directory + "/python",
-          directory + "/suppressions.yaml"};
+          directory + "/suppressions.yaml",
+          directory + "/ops-debug",
+          directory + "/ops-debug-replayer"};
 }
 
 }  // namespace ops_debug::launcher

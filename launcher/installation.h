@@ -14,6 +14,8 @@ struct Installation {
   std::string emulator_folder;  // emulator: libcuda.so.1 and libcudart.so.N of the CPU device
   std::string python_folder;    // python: package ops_debug, for the target's PYTHONPATH
   std::string suppressions;     // suppressions.yaml: known-benign patterns of libraries
+  std::string launcher;         // ops-debug itself
+  std::string replayer;         // ops-debug-replayer
 };
 
 Installation FindInstallation();

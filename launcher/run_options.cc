@@ -104,11 +104,18 @@ std::optional<Problem> ReadEmulate(const FlagValues& values, RunOptions* options
   return std::nullopt;
 }
 
+// --replay has two uses: a number is a schedule of the emulator, on and off are about launches
+// that a GPU cannot decide.
+bool NamesSchedule(const FlagValues& values, const std::string& flag) {
+  const std::string text = values.Get(flag);
+  return values.Has(flag) && (flag != "replay" || (text != "on" && text != "off"));
+}
+
 // Chosen schedules need the emulator: a GPU's scheduler cannot be told what to do.
 std::optional<Problem> ReadSchedule(const FlagValues& values, RunOptions* options) {
   std::string given;
   for (const char* flag : {"schedule-seed", "schedules", "replay"}) {
-    if (!values.Has(flag)) continue;
+    if (!NamesSchedule(values, flag)) continue;
     if (!given.empty()) {
       return Problem{"--" + given + " and --" + flag + " exclude each other",
                      "--schedules looks for a schedule that fails, --replay runs that one again"};
@@ -117,7 +124,9 @@ std::optional<Problem> ReadSchedule(const FlagValues& values, RunOptions* option
     const std::string text = values.Get(flag);
     uint64_t number = 0;
     if (!ParseNumber(text, &number) || number == 0) {
-      return BadValue(flag, text, "a number from 1 on");
+      return BadValue(flag, text,
+                      given == "replay" ? "on, off, or the number of a schedule, from 1 on"
+                                        : "a number from 1 on");
     }
     (given == "schedules" ? options->schedules : options->schedule_seed) = number;
   }
@@ -127,6 +136,26 @@ std::optional<Problem> ReadSchedule(const FlagValues& values, RunOptions* option
   }
   if (!given.empty()) options->device.kind = DeviceKind::kEmulator;
   return std::nullopt;
+}
+
+// Replays of launches.
+std::optional<Problem> ReadReplays(const FlagValues& values, RunOptions* options) {
+  options->replay = values.Get("replay") != "off";
+  if (values.Has("replay-memory")) {
+    const std::string text = values.Get("replay-memory");
+    if (!ParseSize(text, &options->replay_memory_bytes) || options->replay_memory_bytes == 0) {
+      return BadValue("replay-memory", text, "a size in bytes, or with K, M or G behind it");
+    }
+  }
+  if (values.Has("replay-time")) {
+    const std::string text = values.Get("replay-time");
+    constexpr uint64_t kLongest_s = 86400;
+    if (!ParseNumber(text, &options->replay_time_s) || options->replay_time_s == 0 ||
+        options->replay_time_s > kLongest_s) {
+      return BadValue("replay-time", text, "seconds from 1 to " + std::to_string(kLongest_s));
+    }
+  }
+  return ReadWord(values, "race-memory", {"all", "shared"}, &options->race_memory);
 }
 
 // A number from `least` on.
@@ -224,6 +253,20 @@ std::optional<Problem> ReadFilters(const FlagValues& values, RunOptions* options
 
 }  // namespace
 
+std::string RunOptions::ReplayChecks() const {
+  std::string kept;
+  for (const std::string& name : SplitAtCommas(checks)) {
+    // Memory is checked exactly where the launch runs.
+    if (name != "memory" && name != "none") kept += (kept.empty() ? "" : ",") + name;
+  }
+  return kept;
+}
+
+bool WantsReplays(const RunOptions& options, DeviceKind device) {
+  return options.replay && options.rewrite == "checks" && !options.ReplayChecks().empty() &&
+         (device == DeviceKind::kGpu || options.engine == "ptx");
+}
+
 std::variant<ReportOptions, Problem> ReadReportOptions(const FlagValues& values) {
   ReportOptions options;
   if (auto problem = ReadWord(values, "format", {"text", "json"}, &options.format)) return *problem;
@@ -288,6 +331,7 @@ std::variant<RunOptions, Problem> ReadRunOptions(const FlagValues& values,
     return BadValue("ptx-store", "", "a folder, or none");
   }
   if (auto problem = ReadFilters(values, &options)) return *problem;
+  if (auto problem = ReadReplays(values, &options)) return *problem;
   options.log = values.Get("log");
   if (values.Has("log") && options.log.empty()) return BadValue("log", "", "a file name");
   if (values.Has("quarantine-size")) {

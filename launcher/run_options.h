@@ -46,7 +46,19 @@ struct RunOptions {
   std::optional<uint64_t> sample;                     // check one launch in so many
   std::optional<uint64_t> schedule_seed;  // of the emulator; unset: the default schedule
   std::optional<uint64_t> schedules;      // try the seeds 1 to this
+  // Launches with something that the GPU cannot decide are run once more on the CPU device.
+  bool replay = true;
+  uint64_t replay_memory_bytes = 64 << 20;  // of one such launch
+  uint64_t replay_time_s = 20;              // of one replay
+  std::string race_memory = "all";          // or "shared"
+
+  // Of `checks`, those that a replay decides; empty: none.
+  std::string ReplayChecks() const;
 };
+
+// Whether launches are to be captured for replays. The emulator's own checks leave nothing open;
+// with --engine ptx it stands for a GPU.
+bool WantsReplays(const RunOptions& options, DeviceKind device);
 
 std::variant<ReportOptions, Problem> ReadReportOptions(const FlagValues& values);
 // `default_checks` are those of a command without --check.

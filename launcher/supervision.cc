@@ -10,18 +10,24 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <iostream>
 #include <random>
+#include <vector>
 
 #include "launcher/analyzer_process.h"
 #include "launcher/device.h"
 #include "launcher/environment.h"
 #include "launcher/exit_code.h"
+#include "launcher/replay_folder.h"
 #include "proto/session.h"
 
 namespace ops_debug::launcher {
@@ -62,6 +68,9 @@ int CodeOf(int wait_status) {
   return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
 }
 
+// Between SIGTERM and SIGKILL to a process that hangs.
+constexpr std::chrono::seconds kPatience{5};
+
 // The exit code of `process`, if it has ended.
 std::optional<int> Reap(pid_t process) {
   int status = 0;
@@ -78,6 +87,7 @@ class Supervisor {
   int WaitForTarget(pid_t target) {
     while (true) {
       if (const auto code = Reap(target)) return *code;
+      EndStubbornProcesses();
       Poll([target](const signalfd_siginfo& info) {
         const bool from_terminal = info.ssi_code == SI_KERNEL;
         if (!from_terminal) kill(target, static_cast<int>(info.ssi_signo));
@@ -90,13 +100,20 @@ class Supervisor {
     }
   }
 
-  // Until the analyzer has said its last word.
-  std::variant<proto::Verdict, Problem> WaitForVerdict() {
+  // Until the analyzer has said its last word. Who does not want to wait for replays gets the
+  // report without them at the first Ctrl-C.
+  std::variant<proto::Verdict, Problem> WaitForVerdict(uint64_t replay_time_s = 0) {
     analyzer_.EndOfTarget();
     bool give_up = false;
     while (analyzer_open_ && !give_up) {
-      Poll([&give_up](const signalfd_siginfo& info) {
-        give_up |= info.ssi_signo == SIGINT || info.ssi_signo == SIGTERM;
+      EndStubbornProcesses();
+      TellOfReplays(replay_time_s);
+      Poll([this, &give_up](const signalfd_siginfo& info) {
+        if (info.ssi_signo != SIGINT && info.ssi_signo != SIGTERM) return;
+        give_up |= replays_ == Replays::kNone || replays_ == Replays::kSkipped;
+        if (give_up) return;
+        replays_ = Replays::kSkipped;
+        analyzer_.SkipReplays();
       });
     }
     if (give_up) kill(analyzer_.process_id(), SIGKILL);
@@ -109,17 +126,74 @@ class Supervisor {
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+  enum class Replays : uint8_t { kNone, kGoOn, kTold, kSkipped };
+  // That was asked to end.
+  struct EndingProcess {
+    pid_t process_id = 0;
+    FileDescriptor handle;  // names this process even when its id is used again
+    Clock::time_point last_moment;
+  };
+
+  // A process that waits for a launch which can never end.
+  void EndProcess(const AnalyzerProcess::Request& request) {
+    FileDescriptor handle(static_cast<int>(syscall(SYS_pidfd_open, request.hanging_process, 0)));
+    if (handle.get() < 0) return;  // it is gone
+    std::cerr << "ops-debug: " << request.text << "; ending the process\n";
+    syscall(SYS_pidfd_send_signal, handle.get(), SIGTERM, nullptr, 0);
+    ending_.push_back({request.hanging_process, std::move(handle), Clock::now() + kPatience});
+  }
+
+  void EndStubbornProcesses() {
+    for (EndingProcess& process : ending_) {
+      if (process.handle.get() < 0 || Clock::now() < process.last_moment) continue;
+      syscall(SYS_pidfd_send_signal, process.handle.get(), SIGKILL, nullptr, 0);
+      process.handle.Close();
+    }
+  }
+
+  // A word to whoever waits longer than they would expect to.
+  void TellOfReplays(uint64_t replay_time_s) {
+    if (replays_ != Replays::kGoOn || Clock::now() < replays_told_at_) return;
+    replays_ = Replays::kTold;
+    std::cerr << "ops-debug: " << launches_to_replay_
+              << (launches_to_replay_ == 1 ? " launch is" : " launches are")
+              << " still to be replayed on the CPU device (at most " << 3 * replay_time_s
+              << " s; Ctrl-C leaves them out)\n";
+  }
+
+  // Milliseconds until there is something to do unasked.
+  int Patience_ms() const {
+    Clock::time_point next = Clock::time_point::max();
+    if (replays_ == Replays::kGoOn) next = replays_told_at_;
+    for (const EndingProcess& process : ending_) {
+      if (process.handle.get() >= 0) next = std::min(next, process.last_moment);
+    }
+    if (next == Clock::time_point::max()) return -1;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()).count();
+    return static_cast<int>(std::max<int64_t>(left, 0));
+  }
+
+  void Answer(const AnalyzerProcess::Request& request) {
+    if (request.hanging_process > 0) EndProcess(request);
+    if (request.launches_to_replay == 0 || replays_ != Replays::kNone) return;
+    replays_ = Replays::kGoOn;
+    launches_to_replay_ = request.launches_to_replay;
+    replays_told_at_ = Clock::now() + std::chrono::seconds(1);
+  }
+
   // Waits for something to happen. `on_signal` is called for each signal but SIGCHLD.
   template <class OnSignal>
   void Poll(OnSignal on_signal) {
     pollfd events[2] = {
         {.fd = signals_.fd(), .events = POLLIN, .revents = 0},
         {.fd = analyzer_open_ ? analyzer_.result_fd() : -1, .events = POLLIN, .revents = 0}};
-    if (poll(events, 2, -1) < 0) return;
+    if (poll(events, 2, Patience_ms()) < 0) return;
     for (signalfd_siginfo info{}; signals_.Next(&info);) {
       if (info.ssi_signo != SIGCHLD) on_signal(info);
     }
     if (events[1].revents != 0) analyzer_open_ = analyzer_.ReadMore();
+    while (const auto request = analyzer_.TakeRequest()) Answer(*request);
   }
 
   SignalQueue& signals_;
@@ -127,6 +201,10 @@ class Supervisor {
   const std::string output_;  // --output
   bool analyzer_open_ = true;
   bool told_of_death_ = false;
+  std::vector<EndingProcess> ending_;
+  Replays replays_ = Replays::kNone;
+  uint64_t launches_to_replay_ = 0;
+  Clock::time_point replays_told_at_;
 };
 
 int Finish(int program_code, const std::variant<proto::Verdict, Problem>& outcome,
@@ -145,11 +223,22 @@ int RunUnderTool(const Installation& installation, const RunOptions& options, co
   const auto device = ChooseDevice(options.device);
   if (const auto* problem = std::get_if<Problem>(&device)) return Tell(*problem);
   const RingName ring;
+  ReplayFolder replays;
+  if (WantsReplays(options, std::get<DeviceChoice>(device).kind)) {
+    std::error_code error;
+    const std::string parent = std::filesystem::temp_directory_path(error).string();
+    RemoveDeadReplayFolders(parent);
+    if (!replays.Create(parent)) {
+      std::cerr << "ops-debug: warning: no launches will be replayed: cannot make a folder in "
+                << (parent.empty() ? "TMPDIR" : parent) << ": " << strerror(errno) << '\n';
+    }
+  }
   const Environment inherited = InheritedEnvironment();
-  const auto environment = TargetEnvironment(inherited, installation, options,
-                                             std::get<DeviceChoice>(device), ring.name);
+  const auto environment = TargetEnvironment(
+      inherited, installation, options, std::get<DeviceChoice>(device), ring.name, replays.path());
   if (const auto* problem = std::get_if<Problem>(&environment)) return Tell(*problem);
-  auto analyzer = AnalyzerProcess::StartLive(installation, options, ring.name, target.expects_cuda);
+  auto analyzer = AnalyzerProcess::StartLive(installation, options, ring.name, replays.path(),
+                                             target.expects_cuda);
   if (const auto* problem = std::get_if<Problem>(&analyzer)) return Tell(*problem);
   SignalQueue signals;  // from here on; until then Ctrl-C simply ends us, and the analyzer follows
   Environment target_environment = std::get<Environment>(environment);
@@ -167,7 +256,7 @@ int RunUnderTool(const Installation& installation, const RunOptions& options, co
   }
   const int program_code = supervisor.WaitForTarget(std::get<pid_t>(started));
   const bool expects_checks = options.checks != "none" && options.rewrite != "null";
-  const auto outcome = supervisor.WaitForVerdict();
+  const auto outcome = supervisor.WaitForVerdict(options.replay_time_s);
   const auto* verdict = std::get_if<proto::Verdict>(&outcome);
   if (has_findings != nullptr) *has_findings = verdict != nullptr && verdict->findings > 0;
   return Finish(program_code, outcome, options.report, expects_checks);

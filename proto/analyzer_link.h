@@ -1,6 +1,10 @@
 // What the analyzer tells the launcher over the result pipe: lines of tab-separated fields.
 //
 //   ready <TAB> name of the ring           the ring exists, the target may start
+//   hang <TAB> process id <TAB> text       a process of the run waits for a launch that can never
+//                                          end, as a replay has proved: it should be ended
+//   replaying <TAB> number                 the target has ended, so many launches are still to be
+//                                          replayed; SIGUSR1 to the analyzer skips that
 //   error <TAB> what happened <TAB> hint   the analyzer could not do its work; the last line
 //   verdict <TAB> six numbers              the report is written; the last line
 //

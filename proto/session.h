@@ -50,4 +50,13 @@ inline constexpr char kEnvLibrary[] = "OPS_DEBUG_LIBRARY";
 // machine code. Unset: it is looked for (interposer/sass_library.h).
 inline constexpr char kEnvSanitizerLibrary[] = "OPS_DEBUG_SANITIZER_LIBRARY";
 
+// Existing folder for captured launches (capture.proto), removed by the launcher. Unset: none are
+// captured.
+inline constexpr char kEnvReplayFolder[] = "OPS_DEBUG_REPLAY_FOLDER";
+// Decimal: most bytes of one capture. Unset: 64 MiB.
+inline constexpr char kEnvReplayMemory[] = "OPS_DEBUG_REPLAY_MEMORY";
+
+// "all" (default) or "shared": memory in which instrumented kernels look for races.
+inline constexpr char kEnvRaceMemory[] = "OPS_DEBUG_RACE_MEMORY";
+
 }  // namespace ops_debug::proto

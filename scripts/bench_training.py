@@ -187,7 +187,7 @@ def main() -> int:
     parser.add_argument("--shared", type=pathlib.Path, default=ROOT.parent / "shared")
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--sanitizer-steps", type=int, default=20)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=3, help="0: only what is measured in turns")
     parser.add_argument("--pairs", type=int, default=7, help="processes of native and of \"checks off\", measured in turns; 0: none")
     parser.add_argument("--variants", default="eager,compiled")
     parser.add_argument("--ways", default="", help="comma-separated beginnings of their names; unset: all")
@@ -217,22 +217,27 @@ def main() -> int:
             results: dict[Way, list[Run]] = {way: [] for way in ways}
             for way in schedule(ways, arguments.repeats):
                 results[way].append(bench.run(way, program))
-            for way in ways:
-                if way.sanitizer and works:
-                    results[way].append(bench.run(way, short))
-            native = results[WAYS[0]]
-            native_ms = statistics.median(run.step_ms for run in native)
-            print(f"{device}; training step, {variant}: median step of {arguments.steps} steps "
-                  f"({arguments.sanitizer_steps} for compute-sanitizer), medians over runs\n")
-            print("\n".join(table(results, native_ms)) + "\n")
-            found = problems(results, native_ms, {False: native[0].loss, True: native_short.loss})
+            name = f"{device}; training step, {variant}"
+            found = []
+            if arguments.repeats:
+                for way in ways:
+                    if way.sanitizer and works:
+                        results[way].append(bench.run(way, short))
+                native = results[WAYS[0]]
+                native_ms = statistics.median(run.step_ms for run in native)
+                print(f"{name}: median step of {arguments.steps} steps ({arguments.sanitizer_steps} for compute-sanitizer), medians over runs\n")
+                print("\n".join(table(results, native_ms)) + "\n")
+                found += problems(results, native_ms, {False: native[0].loss, True: native_short.loss})
             off = next((way for way in ways if way.name == "checks off"), None)
             if off and arguments.pairs:
                 pairs = run_pairs(bench, program, off, arguments.pairs)
                 lines, ratio = pairs_table(pairs)
+                print(f"{name}: median steps of {arguments.steps}\n")
                 print("\n".join(lines) + "\n")
                 found += [f"in turns: {run.problem}" for pair in pairs for run in pair if run.problem]
-                found += [f"in turns: loss {run.loss}" for pair in pairs for run in pair if not run.problem and run.loss != native[0].loss]
+                losses = sorted({run.loss for pair in pairs for run in pair if not run.problem})
+                if len(losses) > 1:
+                    found.append(f"in turns: losses {', '.join(losses)}")
                 if not ratio <= GOALS[off.name]:
                     found.append(f"{off.name}: {ratio:.3f}× in turns is above the goal of {GOALS[off.name]}×")
             print("\n".join(found) or f"{variant}: every way prints native's loss; all goals are met.", end="\n\n", flush=True)

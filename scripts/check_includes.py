@@ -16,6 +16,7 @@ ALLOWED = {
     "interposer": ["proto", "ptx", "shadow"],
     "emulator": ["ptx", "shadow/abi"],
     "runner": ["proto", "ptx"],
+    "replayer": ["proto", "shadow/abi"],
     "analysis": ["proto", "ptx", "shadow/abi"],
     "launcher": ["proto"],
     "examples": [],

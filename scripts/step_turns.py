@@ -6,8 +6,9 @@
 Processes that are measured one after the other differ by what else the machine does meanwhile, by more than a tool that
 does nothing costs. In turns of a few steps they share that. After each STEPS-th synchronisation the program says so to
 the socket and waits for a word; the step that waits is one in STEPS, which a median does not see. Nothing else of the
-program changes. `Turns` is the other end.
+program changes, but that all of them work on the same few processors, since those differ, too. `Turns` is the other end.
 """
+import os
 import runpy
 import socket
 import sys
@@ -54,6 +55,9 @@ class Turns:
                 pass  # it ended during its turn
 
 
+PROCESSORS = 4
+
+
 def take_turns(path: str, steps: int) -> None:
     """Makes torch.cuda.synchronize() of this process wait for its turn once in `steps` calls."""
     import torch
@@ -69,6 +73,9 @@ def take_turns(path: str, steps: int) -> None:
             if connection is None:
                 connection = socket.socket(socket.AF_UNIX)
                 connection.connect(path)
+            processors = sorted(os.sched_getaffinity(0))[:PROCESSORS]
+            for thread in os.listdir("/proc/self/task"):
+                os.sched_setaffinity(int(thread), processors)
             connection.sendall(b"w")
             connection.recv(1)
         calls += 1

@@ -23,19 +23,23 @@ Missing WaitFor(const AccessDescription& description) {
   return Missing::kMbarrierWait;
 }
 
-// How much an explanation explains.
+// How much an explanation explains. A pair of accesses can miss several orders, for different
+// threads; the barrier of more threads orders those of fewer, too.
 int Rank(uint32_t missing) {
   switch (static_cast<Missing>(missing)) {
     case Missing::kUnspecified:
       return 0;
-    case Missing::kBlockBarrier:
     case Missing::kWarpBarrier:
+      return 1;
+    case Missing::kBlockBarrier:
+      return 2;
     case Missing::kClusterBarrier:
+      return 3;
     case Missing::kGridBarrier:
     case Missing::kEvent:
-      return 1;
+      return 4;
     default:
-      return 2;
+      return 5;
   }
 }
 

@@ -228,14 +228,21 @@ CUresult RefuseWaiting(const CUstream_st& stream) {
   if (state != nullptr) {
     return Invalidate(*state->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   }
-  return RefuseImplicit(stream);
+  const CUresult status = RefuseImplicit(stream);
+  return status == CUDA_SUCCESS ? RefuseUnsafe() : status;
+}
+
+CUresult RefuseAskingForFlags(const CUstream_st& stream) {
+  const StreamState* state = Find(stream);
+  return state == nullptr ? CUDA_SUCCESS
+                          : Invalidate(*state->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 }
 
 CUresult RefuseWaiting(const CUevent_st& event) {
   const auto found = TheBook().events.find(&event);
-  if (found == TheBook().events.end()) return CUDA_SUCCESS;
+  if (found == TheBook().events.end()) return RefuseUnsafe();
   const std::shared_ptr<Capture> capture = found->second.capture.lock();
-  if (capture == nullptr) return CUDA_SUCCESS;
+  if (capture == nullptr) return RefuseUnsafe();
   return Invalidate(*capture, CUDA_ERROR_CAPTURED_EVENT);
 }
 

@@ -24,8 +24,11 @@ bool IsCapturing(const CUstream_st& stream);
 CUresult RefuseWaiting(const CUstream_st& stream);  // synchronising with or asking a stream
 CUresult RefuseWaiting(const CUevent_st& event);
 CUresult RefuseWaiting(const CUctx_st& context);
+CUresult RefuseAskingForFlags(const CUstream_st& stream);  // in every mode
 // A call that could depend on captured work in ways that the capture does not see, such as
-// cuMemAlloc (cuThreadExchangeStreamCaptureMode).
+// cuMemAlloc (cuThreadExchangeStreamCaptureMode). Which calls these are was measured on an H200
+// (driver 580): allocating, freeing and registering memory, unloading code, setting limits, and
+// waiting for any stream or event or asking whether it is done.
 CUresult RefuseUnsafe();
 
 // Adds `graph` as a child node to the capture of `stream`.

@@ -262,6 +262,8 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   return InContext([&](Device&, CUctx_st& context) -> CUresult {
     const auto it = context.limits.find(limit);
     if (it == context.limits.end()) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+    const CUresult status = RefuseUnsafe();
+    if (status != CUDA_SUCCESS) return status;
     it->second = value;
     return CUDA_SUCCESS;
   });

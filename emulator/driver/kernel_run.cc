@@ -10,6 +10,7 @@
 #include "emulator/driver/function.h"
 #include "emulator/driver/messages.h"
 #include "emulator/driver/module.h"
+#include "emulator/driver/placement.h"
 #include "emulator/schedule.h"
 
 namespace ops_debug::emulator {
@@ -36,6 +37,7 @@ CUresult ResultOf(LaunchError::Code code) {
       return CUDA_ERROR_INVALID_PC;
     case LaunchError::Code::kDeadlock:
     case LaunchError::Code::kInstructionLimit:
+    case LaunchError::Code::kHostWait:
       return CUDA_ERROR_LAUNCH_TIMEOUT;
   }
   return CUDA_ERROR_LAUNCH_FAILED;
@@ -78,12 +80,14 @@ CUresult RunKernel(Device& device, const KernelOperation& kernel) {
       .schedule_seed = NextScheduleSeed(),
       .host_accessible =
           [&device](uint64_t address) { return HostCanWrite(device.driver, address); },
+      .is_alone = IsReplay(),
       .explicit_cluster = kernel.explicit_cluster,
       .checks = ActiveChecks(),
       .operation = kernel.order};
   const LaunchOutcome outcome = Run(*kernel.function->module->program, *kernel.function->kernel,
                                     config, device.model, device.memory, /*workers=*/0);
   if (outcome.ok) return CUDA_SUCCESS;
+  if (IsReplay()) NoteFailure(outcome.error);
   Say("kernel failed: " + outcome.error.message);
   return ResultOf(outcome.error.code);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "emulator/driver/capture.h"
 #include "emulator/driver/image.h"
 #include "emulator/driver/jit_log.h"
 #include "emulator/driver/messages.h"
@@ -159,7 +160,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary* result, const char* path, CUjit_option
 }
 
 CUresult cuLibraryUnload(CUlibrary handle) {
-  const CUresult status = WithLibrary(handle, [](Device&, CUlib_st&) { return CUDA_SUCCESS; });
+  const CUresult status = WithLibrary(handle, [](Device&, CUlib_st&) { return RefuseUnsafe(); });
   if (status != CUDA_SUCCESS) return status;
   for (const auto& device : TheDriver().devices) WaitForDevice(*device);  // its kernels may run
   return WithLibrary(handle, [&](Device& device, CUlib_st& library) {

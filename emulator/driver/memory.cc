@@ -7,6 +7,7 @@
 #include "emulator/driver/checked_work.h"
 #include "emulator/driver/graph.h"
 #include "emulator/driver/operation.h"
+#include "emulator/driver/placement.h"
 #include "emulator/driver/stream.h"
 
 namespace ops_debug::emulator {
@@ -36,7 +37,10 @@ uint64_t AllocateMemory(Device& device, CUctx_st& context, uint64_t size_bytes, 
   if (size_bytes > device.total_memory_bytes || in_use > device.total_memory_bytes - size_bytes) {
     return 0;
   }
-  const uint64_t address = device.memory.Allocate(size_bytes);
+  const uint64_t place = TakeNextPlace();
+  const uint64_t address = place == 0 ? device.memory.Allocate(size_bytes)
+                           : device.memory.Adopt(place, size_bytes) ? place
+                                                                    : 0;
   if (address == 0) return 0;
   record.size_bytes = size_bytes;
   record.id = device.driver.next_id++;
@@ -64,7 +68,7 @@ void ReleaseAllocation(Driver& driver, std::map<uint64_t, Allocation>::iterator 
 
 Device* OwnerOf(const Driver& driver, uint64_t address) {
   for (const auto& device : driver.devices) {
-    if (device->memory.InArena(address)) return device.get();
+    if (device->memory.Owns(address)) return device.get();
   }
   return nullptr;
 }
@@ -259,6 +263,8 @@ CUresult cuMemHostRegister_v2(void* pointer, size_t bytes, unsigned int flags) {
     constexpr unsigned kKnown = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
                                 CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
     if (pointer == nullptr || bytes == 0 || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+    const CUresult status = RefuseUnsafe();
+    if (status != CUDA_SUCCESS) return status;
     Driver& driver = device.driver;
     const auto address = reinterpret_cast<uint64_t>(pointer);
     const auto next = driver.allocations.upper_bound(address);

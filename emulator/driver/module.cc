@@ -4,11 +4,13 @@
 #include <utility>
 #include <vector>
 
+#include "emulator/driver/capture.h"
 #include "emulator/driver/image.h"
 #include "emulator/driver/jit_log.h"
 #include "emulator/driver/messages.h"
 #include "emulator/driver/models.h"
 #include "emulator/driver/operation.h"
+#include "emulator/driver/placement.h"
 
 namespace ops_debug::emulator {
 namespace {
@@ -57,7 +59,8 @@ CUresult WithModule(CUmodule handle, Body body) {
 
 CUresult LoadProgram(Device& device, std::string_view ptx, std::unique_ptr<Program>* program,
                      std::string* why) {
-  ptx::Result<std::unique_ptr<Program>> loaded = Program::Load(ptx, device.memory);
+  ptx::Result<std::unique_ptr<Program>> loaded =
+      Program::Load(ptx, device.memory, TakeVariablePlaces());
   if (loaded.ok()) {
     if (!RunsOn(loaded.value()->Target(), device.model, why)) {
       Say("cannot load a module: " + *why);
@@ -133,7 +136,7 @@ CUresult cuModuleUnload(CUmodule handle) {
   CUcontext context = nullptr;
   const CUresult status = WithModule(handle, [&](Device&, CUmod_st& module) {
     context = module.context;
-    return CUDA_SUCCESS;
+    return RefuseUnsafe();
   });
   if (status != CUDA_SUCCESS) return status;
   WaitForContext(*context);  // its kernels may run

@@ -14,6 +14,7 @@
 #include "emulator/driver/memory.h"
 #include "emulator/driver/messages.h"
 #include "emulator/driver/models.h"
+#include "emulator/driver/placement.h"
 #include "emulator/driver/work_scheduler.h"
 
 namespace ops_debug::emulator {
@@ -135,7 +136,8 @@ CUresult Initialise() {
   // The host's memory is the devices'; half of it, so that the program itself still fits.
   const uint64_t host_bytes = uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE));
   for (const DeviceModel& model : models) {
-    auto device = std::make_unique<Device>(*driver);
+    auto device = std::make_unique<Device>(
+        *driver, IsReplay() ? DeviceMemory::Reach::kAnywhere : DeviceMemory::Reach::kArena);
     if (device->memory.arena_base() == 0) return CUDA_ERROR_OUT_OF_MEMORY;
     device->ordinal = int(driver->devices.size());
     device->model = model;

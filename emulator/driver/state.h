@@ -170,7 +170,7 @@ struct Allocation {
 
 // One emulated GPU.
 struct Device {
-  explicit Device(Driver& its_driver) : driver(its_driver) {}
+  Device(Driver& its_driver, DeviceMemory::Reach reach) : driver(its_driver), memory(reach) {}
 
   Driver& driver;
   int ordinal = 0;

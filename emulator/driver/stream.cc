@@ -142,7 +142,11 @@ CUresult cuLaunchHostFunc(CUstream handle, CUhostFn function, void* user_data) {
 }
 
 CUresult cuStreamGetFlags(CUstream handle, unsigned int* flags) {
-  return Query(handle, flags, [](const CUstream_st& stream) { return stream.flags; });
+  return WithStream(handle, [&](CUctx_st&, CUstream_st& stream) -> CUresult {
+    if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *flags = stream.flags;
+    return RefuseAskingForFlags(stream);
+  });
 }
 
 CUresult cuStreamGetPriority(CUstream handle, int* priority) {

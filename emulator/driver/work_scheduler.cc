@@ -37,7 +37,9 @@ bool StartThread(Body body) {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   bool started = true;
   try {
-    std::thread(std::move(body)).detach();
+    std::thread thread(std::move(body));
+    pthread_setname_np(thread.native_handle(), "cuda-emulator");  // as a driver names its own
+    thread.detach();
   } catch (const std::system_error&) {
     started = false;
   }

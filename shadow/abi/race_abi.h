@@ -99,7 +99,8 @@ constexpr uint32_t kSyncLoneLanes =
 constexpr uint32_t kExitedWord = 0;
 constexpr uint32_t kWarpSyncWord = 32;
 constexpr uint32_t kBlockBarrierWord = 64;
-constexpr uint32_t kBlockSyncWords = 65;
+constexpr uint32_t kExitedCountWord = 65;  // the ticket and how many threads have returned
+constexpr uint32_t kBlockSyncWords = 66;
 constexpr uint32_t kSyncNumberShift = 22;
 constexpr uint32_t kSyncNumberMask = (1u << 18) - 1;
 

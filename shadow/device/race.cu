@@ -5,8 +5,11 @@
 //
 // Two threads that meet in a cell at the same moment must not overlook each other. A writer puts
 // its word into the cell and then looks at the readers; a reader puts its word there and then looks
-// at the writer, with a fence between both steps (Dekker's pattern), and words are exchanged
-// atomically, so every writer sees exactly the one before it.
+// at the writer (Dekker's pattern), and words are exchanged atomically, so every writer sees
+// exactly the one before it. No fence stands between both steps, as it would wait for everything
+// else that the thread has under way: the second step depends on the answer of the first, so it
+// leaves when the exchange is done, and both are done where all multiprocessors meet, in the L2
+// cache.
 //
 // Whether a conflict counts: order by barriers is decided exactly. If both sides did what could
 // order them otherwise (a release on the one, an acquire on the other, of the scope that it takes),
@@ -33,6 +36,11 @@ static __device__ __forceinline__ uint64_t Exchange(uint64_t* word, uint64_t val
 static __device__ __forceinline__ uint64_t CompareAndSwap(uint64_t* word, uint64_t old,
                                                           uint64_t value) {
   return atomicCAS(reinterpret_cast<unsigned long long*>(word), old, value);
+}
+
+// The same, behind the atomic operation on a cell that gave `answer`, which is never all ones.
+static __device__ __forceinline__ uint64_t LoadBehind(const uint64_t* word, uint64_t answer) {
+  return Load(word + (answer == ~0ull ? 1 : 0));
 }
 
 static __device__ __forceinline__ uint32_t TicketOf(uint64_t word) {
@@ -359,14 +367,6 @@ extern "C" __device__ __noinline__ void __ops_debug_race_add_reader(const RaceTh
   }
 }
 
-static __device__ __forceinline__ void Fence(bool shared) {
-  if (shared) {
-    __threadfence_block();
-  } else {
-    __threadfence();
-  }
-}
-
 static __device__ __forceinline__ void ReadWord(const RaceThread* t, const Place& place,
                                                 uint64_t bytes, uint32_t strength, uint32_t site) {
   const uint64_t mine = t->stamp | bytes | (strength != 0 ? kReadStrong : 0);
@@ -379,8 +379,8 @@ static __device__ __forceinline__ void ReadWord(const RaceThread* t, const Place
     } else {
       __ops_debug_race_add_reader(t, &place, mine, my_side);
     }
-    Fence(place.shared);
   }
+  // Behind the branch on what the exchange said.
   const uint64_t write = Load(&place.cell->write);
   if (IsHistory(t, write, place.shared) || (write ^ mine) >> kThreadShift == 0) return;
   __ops_debug_race_read_met(t, &place, write, mine,
@@ -458,8 +458,7 @@ static __device__ __forceinline__ void WriteWord(const RaceThread* t, const Plac
     side = Exchange(&place.side->write, my_side);
     write = Exchange(&place.cell->write, mine);
   }
-  Fence(place.shared);
-  const uint64_t read = Load(&place.cell->read);
+  const uint64_t read = LoadBehind(&place.cell->read, write);
   const bool wrote_last = (write ^ mine) >> kThreadShift == 0;
   const bool read_last = (read ^ mine) >> kThreadShift == 0 && (read & kReadKindMask) == kReadOne;
   if ((wrote_last || IsHistory(t, write, place.shared)) &&
@@ -496,6 +495,20 @@ static __device__ __forceinline__ uint32_t LanesOfWarp(uint32_t warp) {
 static __device__ __forceinline__ uint64_t* BlockSync(const RaceThread* t) {
   return reinterpret_cast<RaceChannel*>(t->launch.channel)->block_sync +
          (TicketOf(t->stamp) % kSyncRingBlocks) * kBlockSyncWords;
+}
+
+// Adds to a word that counts for one ticket; later ones took it over.
+static __device__ __forceinline__ void AddForTicket(uint64_t* word, uint32_t ticket,
+                                                    uint32_t more) {
+  uint64_t held = Load(word);
+  while (held >> kSyncTicketShift <= ticket) {
+    const uint64_t old = held >> kSyncTicketShift == ticket
+                             ? held
+                             : static_cast<uint64_t>(ticket) << kSyncTicketShift;
+    const uint64_t seen = CompareAndSwap(word, held, old + more);
+    if (seen == held) break;
+    held = seen;
+  }
 }
 
 static __device__ __forceinline__ uint32_t ExitedLanes(const uint64_t* words, uint32_t ticket,
@@ -603,11 +616,8 @@ __device__ __noinline__ void __ops_debug_race_at_barrier(RaceThread* t, uint32_t
     __ops_debug_race_report_sync(t, kRecordDivergentBarrier, site,
                                  static_cast<uint32_t>(held) & kLastSite, 0);
   }
-  const uint32_t warps = (ThreadsOfBlock() + 31) >> 5;
-  uint32_t exited = 0;
-#pragma unroll 1
-  for (uint32_t other = 0; other < warps; other++)
-    exited += __popc(ExitedLanes(words, ticket, other));
+  const uint64_t count = Load(words + kExitedCountWord);
+  const uint32_t exited = count >> kSyncTicketShift == ticket ? static_cast<uint32_t>(count) : 0;
   if (exited != 0) __ops_debug_race_report_sync(t, kRecordExitedThreads, site, 0, exited);
 }
 
@@ -630,29 +640,25 @@ __device__ __noinline__ void __ops_debug_race_at_warp_sync(RaceThread* t, uint32
   if ((mask >> lane & 1) == 0) __ops_debug_race_report_sync(t, kRecordWarpMask, site, 0, 0);
 }
 
-// Before the thread returns.
+// Before the thread returns. One lane speaks for those that return with it at the same place.
 __device__ __noinline__ void __ops_debug_race_exit(RaceThread* t) {
   if (t->stamp == 0) return;
   const uint32_t ticket = TicketOf(t->stamp), thread = ThreadOf(t->stamp), warp = thread >> 5;
   uint64_t* const words = BlockSync(t);
-  uint64_t* const word = words + kExitedWord + warp;
-  uint64_t held = Load(word);
-  while (held >> kSyncTicketShift <= ticket) {
-    const uint64_t old = held >> kSyncTicketShift == ticket
-                             ? held
-                             : static_cast<uint64_t>(ticket) << kSyncTicketShift;
-    const uint64_t seen = CompareAndSwap(word, held, old | 1ull << (thread & 31));
-    if (seen == held) break;
-    held = seen;
-  }
+  const uint32_t here =
+      __match_any_sync(__activemask(), static_cast<uint32_t>(t->stamp >> kEpochShift));
+  if ((here & ((1u << (thread & 31)) - 1)) != 0) return;
+  AddForTicket(words + kExitedWord + warp, ticket, here);
+  AddForTicket(words + kExitedCountWord, ticket, __popc(here));
   __threadfence();
   const uint64_t barrier = Load(words + kBlockBarrierWord);
   if (barrier >> kSyncNumberShift == SyncNumber(t, NextBarrier(t)) >> kSyncNumberShift)
     __ops_debug_race_report_sync(t, kRecordExitedThreads,
-                                 static_cast<uint32_t>(barrier) & kLastSite, 0, 1);
+                                 static_cast<uint32_t>(barrier) & kLastSite, 0, __popc(here));
   const uint64_t sync = Load(words + kWarpSyncWord + warp);
   if (sync >> kSyncNumberShift == SyncNumber(t, EpochsOf(t->stamp)) >> kSyncNumberShift)
-    __ops_debug_race_report_sync(t, kRecordWarpMask, static_cast<uint32_t>(sync) & kLastSite, 0, 1);
+    __ops_debug_race_report_sync(t, kRecordWarpMask, static_cast<uint32_t>(sync) & kLastSite, 0,
+                                 __popc(here));
 }
 
 // Behind a barrier of the whole block.

@@ -197,6 +197,15 @@ std::vector<Allocation> AllocationBook::Live() const {
   return live;
 }
 
+std::vector<AllocationRange> AllocationBook::LiveRanges() const {
+  std::shared_lock lock(mutex_);
+  std::vector<AllocationRange> live;
+  for (const auto& [base, allocation] : by_base_) {
+    if (!allocation.freed) live.push_back({base, allocation.size_bytes});
+  }
+  return live;
+}
+
 size_t AllocationBook::size() const {
   std::shared_lock lock(mutex_);
   return by_base_.size();

@@ -158,6 +158,8 @@ class AllocationBook {
   // What has not been freed, by address: allocations in the driver's view, and the blocks of pools.
   std::vector<Allocation> Live() const;
   std::vector<PoolBlock> LiveBlocks() const;
+  // The same without anything but where, in the driver's view.
+  std::vector<AllocationRange> LiveRanges() const;
 
   // Driver's view.
   // The allocation that starts at `base`.

@@ -21,10 +21,11 @@ BoundsEntry Bounds(const BoundsSlot& slot, const LaunchParameters& parameters,
 
 }  // namespace
 
-bool LaunchParameters::ReadPointer(uint32_t offset, uint64_t* pointer) const {
+bool LaunchParameters::Read(uint32_t offset, uint32_t size_bytes, uint64_t* bits) const {
+  *bits = 0;
   if (!plan_) {
-    if (offset > packed_.size() || packed_.size() - offset < sizeof *pointer) return false;
-    std::memcpy(pointer, packed_.data() + offset, sizeof *pointer);
+    if (offset > packed_.size() || packed_.size() - offset < size_bytes) return false;
+    std::memcpy(bits, packed_.data() + offset, size_bytes);
     return true;
   }
   for (size_t i = 0; i < plan_->parameters.size(); i++) {
@@ -32,8 +33,8 @@ bool LaunchParameters::ReadPointer(uint32_t offset, uint64_t* pointer) const {
     if (offset < parameter.offset_bytes || offset - parameter.offset_bytes >= parameter.size_bytes)
       continue;
     const uint32_t inside = offset - parameter.offset_bytes;
-    if (parameter.size_bytes - inside < sizeof *pointer || !values_ || !values_[i]) return false;
-    std::memcpy(pointer, static_cast<const std::byte*>(values_[i]) + inside, sizeof *pointer);
+    if (parameter.size_bytes - inside < size_bytes || !values_ || !values_[i]) return false;
+    std::memcpy(bits, static_cast<const std::byte*>(values_[i]) + inside, size_bytes);
     return true;
   }
   return false;

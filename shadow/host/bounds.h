@@ -20,7 +20,9 @@ class LaunchParameters {
   explicit LaunchParameters(std::span<const std::byte> packed) : packed_(packed) {}
 
   // The 8 bytes at `offset` of the parameter buffer; false if no parameter holds them.
-  bool ReadPointer(uint32_t offset, uint64_t* pointer) const;
+  bool ReadPointer(uint32_t offset, uint64_t* pointer) const { return Read(offset, 8, pointer); }
+  // The same for a number of up to 8 bytes, without sign.
+  bool Read(uint32_t offset, uint32_t size_bytes, uint64_t* bits) const;
 
  private:
   const KernelPlan* plan_ = nullptr;

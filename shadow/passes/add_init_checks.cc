@@ -34,9 +34,11 @@ constexpr char kSharedBits[] = "__ops_debug_init_shared";
 // capabilities); the system's own part comes in front.
 constexpr uint64_t kMostStaticShared = 48 * 1024;
 constexpr uint64_t kSharedAround = 2048;
+constexpr size_t kMostSlots = 32;  // of InitPlan
 
 constexpr char kScratch[] =
-    ".reg .b64 %odsia, %odsib, %odsic, %odsinit;\n.reg .b32 %odsid, %odsie, %odsif;\n.reg .pred "
+    ".reg .b64 %odsia, %odsib, %odsic, %odsinit;\n.reg .b32 %odsid, %odsie, %odsif, %odsiw;\n.reg "
+    ".pred "
     "%odsip;\n";
 
 std::string Number(uint64_t value) { return std::to_string(value); }
@@ -122,6 +124,7 @@ class InitCheckPass {
         provenance_(module, *twin.original),
         parameters_(ptx::LayoutParameters(*twin.original)),
         uses_(*twin.original),
+        launch_parameter_(twin.launch_parameter),
         shared_(facts.shared_bits_bytes != 0 && !facts.unfit.contains(twin.original->name)) {
     for (uint32_t i = 0; i < original_.body.size(); i++) {
       const auto* instruction = std::get_if<Instruction>(&original_.body[i]);
@@ -132,12 +135,13 @@ class InitCheckPass {
   }
 
   ptx::Result<InitPlan> Run() {
-    std::vector<Statement> body = std::move(function_.body), head;
+    std::vector<Statement> body = std::move(function_.body);
     // Declared first, so that the texts of the checks can name them.
     Emit(std::string(kScratch) + "ld.const.u64 %odsinit, [" + std::string(kModuleContextSymbol) +
              "+" + Number(offsetof(ModuleContext, init_directory)) +
              "];\ncvta.to.global.u64 %odsinit, %odsinit;\n",
-         {}, &head);
+         {}, &head_);
+    ReserveSlots();
     for (Statement& statement : body) {
       if (std::holds_alternative<ptx::BlockBegin>(statement)) depth_++;
       if (std::holds_alternative<ptx::BlockEnd>(statement)) depth_--;
@@ -152,14 +156,18 @@ class InitCheckPass {
     std::move(slow_.begin(), slow_.end(), std::back_inserter(out_));
     if (shared_ && function_.is_entry && (uses_shared_ || facts_.a_function_uses_shared)) {
       uses_scratch_ = true;
-      Emit(ClearSharedText(), {}, &head);
+      Emit(ClearSharedText(), {}, &head_);
     }
     if (uses_scratch_) {
-      out_.insert(out_.begin(), std::make_move_iterator(head.begin()),
-                  std::make_move_iterator(head.end()));
+      out_.insert(out_.begin(), std::make_move_iterator(head_.begin()),
+                  std::make_move_iterator(head_.end()));
     }
     if (failure_) return *failure_;
     function_.body = std::move(out_);
+    if (!plan_.slots.empty()) {
+      function_.parameters.back().names[0].dims[0] =
+          module_.Intern(Number(plan_.written_offset + kWrittenBytes));
+    }
     plan_.checked = true;
     return std::move(plan_);
   }
@@ -174,6 +182,40 @@ class InitCheckPass {
       return;
     }
     std::move(parsed->begin(), parsed->end(), std::back_inserter(*out));
+  }
+
+  // Entries have a launch parameter, which is grown if it has room.
+  void ReserveSlots() {
+    int64_t used = 0;
+    if (!function_.is_entry ||
+        !ptx::EvaluateConstant(function_.parameters.back().names[0].dims[0], &used)) {
+      return;
+    }
+    const uint32_t start =
+        parameters_.empty() ? 0 : parameters_.back().offset_bytes + parameters_.back().size_bytes;
+    const uint64_t end = (start + 7) / 8 * 8 + static_cast<uint64_t>(used) + kWrittenBytes;
+    has_slots_ = end <= ParameterSpaceBytes(module_);
+    plan_.written_offset = static_cast<uint32_t>(used);
+  }
+
+  // The predicate that says that memory behind a parameter is wholly written; empty: there is none.
+  std::string WrittenPredicate(const Value& value) {
+    if (!has_slots_ || value.origin != Origin::kParameter) return {};
+    const auto found = std::find(plan_.slots.begin(), plan_.slots.end(), value.id);
+    const auto index = static_cast<uint64_t>(found - plan_.slots.begin());
+    std::string name = "%odsiw" + Number(index);
+    if (found != plan_.slots.end()) return name;
+    if (index == kMostSlots) return {};
+    if (index == 0) {
+      Emit("ld.param.u32 %odsiw, [" + std::string(launch_parameter_) + "+" +
+               Number(plan_.written_offset) + "];\n",
+           {}, &head_);
+    }
+    plan_.slots.push_back(value.id);
+    Emit(".reg .pred " + name + ";\nand.b32 %odsid, %odsiw, " + Number(1u << index) +
+             ";\nsetp.ne.u32 " + name + ", %odsid, 0;\n",
+         {}, &head_);
+    return name;
   }
 
   void Visit(const Instruction& instruction) {
@@ -410,7 +452,8 @@ class InitCheckPass {
         ";\nst.param.b32 [odsa3], " + Number(elements) + ";\nst.param.b64 [odsa4], " +
         std::string(kLaunchIdRegister) +
         ";\ncall __ops_debug_init_read, (odsa0, odsa1, odsa2, odsa3, odsa4);\n}\n";
-    Test(instruction, access, call);
+    Test(instruction, access, call,
+         access.kind == AccessKind::kLoad ? WrittenPredicate(value) : std::string());
   }
 
   static std::string WriteCall(const std::string& bytes) {
@@ -459,13 +502,16 @@ class InitCheckPass {
            next + ";\n";
   }
 
-  // In front of the instruction: `call` if one of the bytes was never written.
-  void Test(const Instruction& instruction, const MemoryAccess& access, const std::string& call) {
+  // In front of the instruction: `call` if one of the bytes was never written; nothing if the
+  // predicate `unless` holds.
+  void Test(const Instruction& instruction, const MemoryAccess& access, const std::string& call,
+            const std::string& unless = {}) {
     uses_scratch_ = true;
     const std::string number = Number(count_++);
     const std::string next = "$ods_init_next" + number, slow = "$ods_init_slow" + number;
     TextArguments arguments;
-    std::string text = Around(instruction, next, &arguments);
+    std::string text = unless.empty() ? "" : "@" + unless + " bra.uni " + next + ";\n";
+    text += Around(instruction, next, &arguments);
     text += Address(instruction.operands[access.operand], &arguments);
     text += "shr.u64 %odsib, %odsia, " + Number(kDirectoryShift) + ";\nmin.u64 %odsib, %odsib, " +
             Number(kDirectoryEntries) +
@@ -510,8 +556,10 @@ class InitCheckPass {
 
   InitPlan plan_;
   std::optional<ptx::Diagnostic> failure_;
-  std::vector<Statement> out_, slow_;
+  const std::string_view launch_parameter_;
+  std::vector<Statement> head_, out_, slow_;
   int depth_ = 0;
+  bool has_slots_ = false;  // the launch parameter has room for InitPlan::slots
   uint64_t count_ = 0;
   bool uses_scratch_ = false;
   bool shared_ = false, uses_shared_ = false;  // shared memory is checked; the function touches it

@@ -4,6 +4,10 @@
 // element was never written: padding and masked tails are read all the time. Runs on a twin behind
 // the checks of memory, and leaves alone what other passes added.
 //
+// Loads through a pointer parameter whose allocation the host knows to be wholly written are not
+// tested (InitPlan::slots). Stores always are, wherever they go: a byte that counts as unwritten
+// though it was written would be a false alarm.
+//
 // Declared shared arrays have their bits in shared memory (one for each byte, set by the writer,
 // cleared by the block when it begins), unless something in the module writes shared memory in a
 // way that is not understood here.
@@ -26,6 +30,9 @@
 #include "shadow/passes/source_frames.h"
 
 namespace ops_debug::shadow {
+
+// Of the launch parameter, for InitPlan::slots.
+inline constexpr uint32_t kWrittenBytes = 8;
 
 // What is known of a module before anything is added to it.
 struct InitFacts {

@@ -3,23 +3,19 @@
 // check_text.h; scratch registers start with %odsr.
 #include "shadow/passes/add_race_checks.h"
 
-#include <algorithm>
-#include <cstdlib>
+#include <cstddef>
 #include <map>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "ptx/parser.h"
 #include "ptx/printer.h"
 #include "shadow/abi/device_abi.h"
 #include "shadow/abi/race_abi.h"
-#include "shadow/passes/access_site.h"
-#include "shadow/passes/barrier_intervals.h"
 #include "shadow/passes/check_text.h"
 #include "shadow/passes/memory_access.h"
-#include "shadow/passes/own_index.h"
-#include "shadow/passes/provenance.h"
 #include "shadow/passes/synchronisation.h"
 
 namespace ops_debug::shadow {
@@ -29,8 +25,6 @@ using ptx::Function;
 using ptx::Instruction;
 using ptx::Operand;
 using ptx::Statement;
-
-constexpr size_t kMaxSlots = 32;
 
 std::string Number(uint64_t value) { return std::to_string(value); }
 
@@ -48,55 +42,26 @@ uint32_t SpaceBits(AccessSpace space) {
   return kCallGeneric;
 }
 
-// One access of an instruction of the original.
-struct RaceAccess {
-  MemoryAccess access;
-  uint32_t site = 0;  // from 1
-  int slot = -1;      // of the pointer parameter
-};
-
 class RaceCheckPass {
  public:
   RaceCheckPass(ptx::Module& module, const Twin& twin, const ModuleRaceFacts& facts,
-                const Checks& checks, const SourceFrames& frames, std::vector<Site>* sites)
+                RaceDecisions decisions)
       : module_(module),
         twin_(twin),
-        function_(*twin.function),
         module_facts_(facts),
         facts_(FactsOf(twin, facts)),
-        checks_(checks),
-        frames_(frames),
-        sites_(*sites),
-        provenance_(module, *twin.original),
-        own_indexes_(*twin.original),
+        decisions_(std::move(decisions)),
+        plan_(decisions_.plan),
         parameters_(ptx::LayoutParameters(*twin.original)) {}
 
-  ptx::Result<RacePlan> Run() {
-    if (checks_.races) DecideAll();
-    const bool hidden = !function_.is_entry && twin_.launch_parameter.empty();
-    if (hidden) {
-      if (plan_.checked_accesses > 0)
-        CountUnchecked("call", "function called through a pointer", plan_.checked_accesses);
-      plan_.checked_accesses = 0;
-      return std::move(plan_);
+  ptx::Result<RacePlan> Run(Function* lean) {
+    const bool hidden = !twin_.original->is_entry && twin_.launch_parameter.empty();
+    if (hidden) return std::move(plan_);
+    if (auto done = Rewrite(twin_.function); !done.ok()) return done.error();
+    lean_ = true;
+    if (lean != nullptr) {
+      if (auto done = Rewrite(lean); !done.ok()) return done.error();
     }
-    const std::vector<Statement> original = std::move(function_.body);
-    body_.reserve(original.size() * 2);
-    bool started = false;
-    for (const Statement& statement : original) {
-      const auto* instruction = std::get_if<Instruction>(&statement);
-      if (instruction == nullptr || instruction->position.line == 0) {
-        body_.push_back(statement);
-        if (!started && instruction != nullptr && MakesRaceThread(*instruction)) {
-          started = true;
-          EmitStart();
-        }
-      } else {
-        Visit(*instruction, statement);
-      }
-      if (failure_) return *failure_;
-    }
-    function_.body = std::move(body_);
     return std::move(plan_);
   }
 
@@ -106,180 +71,65 @@ class RaceCheckPass {
     return entry == facts.entries.end() ? facts.functions : entry->second;
   }
 
+  // Instruments one function, which starts as a copy of the twin.
+  ptx::Result<bool> Rewrite(Function* function) {
+    function_ = function;
+    body_.clear();
+    skip_count_ = 0;
+    // An entry that checks nothing only passes on what its launch parameter says, which is nothing.
+    active_ = !function->is_entry || decisions_.exits || ChecksAccesses();
+    const std::vector<Statement> original = std::move(function->body);
+    body_.reserve(original.size() * 2);
+    bool started = false;
+    for (const Statement& statement : original) {
+      const auto* instruction = std::get_if<Instruction>(&statement);
+      if (instruction == nullptr || instruction->position.line == 0) {
+        body_.push_back(statement);
+        if (!started && instruction != nullptr && MakesRaceThread(*instruction)) {
+          started = true;
+          if (function->is_entry) ReserveParameter();
+          if (active_) EmitStart();
+        }
+      } else if (active_) {
+        Visit(*instruction, statement);
+      } else {
+        body_.push_back(statement);
+      }
+      if (failure_) return *failure_;
+    }
+    function->body = std::move(body_);
+    return true;
+  }
+
+  bool ChecksAccesses() const {
+    if (decisions_.calls_others) return true;
+    for (const auto& [place, accesses] : decisions_.accesses) {
+      for (const RaceAccess& access : accesses) {
+        if (access.lean || !lean_) return true;
+      }
+    }
+    return false;
+  }
+
   static bool MakesRaceThread(const Instruction& instruction) {
     return !instruction.operands.empty() && instruction.operands[0].IsRegister() &&
            instruction.operands[0].text == kRaceThreadRegister;
   }
 
   void Emit(const std::string& text, const TextArguments& arguments = {}) {
-    auto parsed = ptx::ParseStatements(module_, function_, text, arguments.list());
+    auto parsed = ptx::ParseStatements(module_, *function_, text, arguments.list());
     if (!parsed.ok()) {
       failure_ = parsed.error();
-      failure_->message = "in code made for " + std::string(function_.name) + ": " +
+      failure_->message = "in code made for " + std::string(function_->name) + ": " +
                           failure_->message + ": " + text;
       return;
     }
     std::move(parsed->begin(), parsed->end(), std::back_inserter(body_));
   }
 
-  void CountUnchecked(const std::string& name, const std::string& reason, uint32_t count = 1) {
-    for (UncheckedAccess& known : plan_.unchecked) {
-      if (known.instruction == name && known.reason == reason) {
-        known.count += count;
-        return;
-      }
-    }
-    plan_.unchecked.push_back({name, reason, count});
-  }
-
-  int FindSlot(uint32_t parameter_offset) {
-    for (size_t i = 0; i < plan_.slots.size(); i++) {
-      if (plan_.slots[i].parameter_offset == parameter_offset) return static_cast<int>(i);
-    }
-    if (plan_.slots.size() == kMaxSlots) return -1;
-    plan_.slots.push_back({.parameter_offset = parameter_offset});
-    return static_cast<int>(plan_.slots.size() - 1);
-  }
-
-  void DecideAll() {
-    ProveReads();
-    uint32_t next_shared = 0;
-    for (const Statement& statement : twin_.original->body) {
-      const auto* instruction = std::get_if<Instruction>(&statement);
-      if (instruction == nullptr) continue;
-      const AccessDescription description = DescribeAccesses(*twin_.original, *instruction);
-      if (!description.unchecked_reason.empty() && !instruction->Is("mbarrier")) {
-        std::string name(instruction->opcode);
-        for (std::string_view modifier : instruction->modifiers) name += modifier;
-        CountUnchecked(name, description.unchecked_reason);
-      }
-      for (const MemoryAccess& access : description.accesses) {
-        if (access.last_byte || access.constant_space || access.space == AccessSpace::kLocal)
-          continue;
-        const bool proved =
-            MayBeShared(*instruction, access) && function_.is_entry && unraced_[next_shared++];
-        if (proved) {
-          plan_.proved_accesses++;
-        } else {
-          Decide(*instruction, access);
-        }
-      }
-    }
-  }
-
-  bool MayBeShared(const Instruction& instruction, const MemoryAccess& access) const {
-    if (access.space == AccessSpace::kShared) return true;
-    if (access.space != AccessSpace::kGeneric) return false;
-    const Value value = provenance_.OfAddress(instruction.operands[access.operand]);
-    if (value.origin == Origin::kSymbol || value.origin == Origin::kLocalRegion)
-      return provenance_.symbols()[value.id].space == ".shared";
-    return value.origin != Origin::kParameter;
-  }
-
-  // Reads of shared memory that barriers keep apart from all writes.
-  void ProveReads() {
-    if (!function_.is_entry) return;
-    constexpr int64_t kDynamicArrays = int64_t{1} << 32;  // overlap each other
-    std::vector<IntervalAccess> shared;
-    const std::vector<Statement>& body = twin_.original->body;
-    for (uint32_t i = 0; i < body.size(); i++) {
-      const auto* instruction = std::get_if<Instruction>(&body[i]);
-      if (instruction == nullptr) continue;
-      for (const MemoryAccess& access : DescribeAccesses(*twin_.original, *instruction).accesses) {
-        if (access.last_byte || access.constant_space || !MayBeShared(*instruction, access))
-          continue;
-        const Value value = provenance_.OfAddress(instruction->operands[access.operand]);
-        int64_t array = -1;
-        if (value.origin == Origin::kSymbol && provenance_.symbols()[value.id].space == ".shared")
-          array = provenance_.symbols()[value.id].dynamic_shared ? kDynamicArrays : value.id;
-        shared.push_back({i, array, access.kind != AccessKind::kLoad});
-      }
-    }
-    unraced_ = FindUnracedReads(*twin_.original, shared);
-  }
-
-  void Decide(const Instruction& instruction, const MemoryAccess& access) {
-    const Value value = provenance_.OfAddress(instruction.operands[access.operand]);
-    RaceAccess race{access};
-    uint64_t array_bytes = 0;
-    bool elsewhere = access.space != AccessSpace::kShared;
-    if (value.origin == Origin::kSymbol || value.origin == Origin::kLocalRegion) {
-      const AddressedSymbol& symbol = provenance_.symbols()[value.id];
-      if (symbol.space == ".local" || symbol.space == ".const") return;
-      array_bytes = symbol.size_bytes;
-      elsewhere = false;
-      if (symbol.space == ".global") {
-        const std::string name(symbol.name);
-        if (std::find(plan_.variables.begin(), plan_.variables.end(), name) ==
-            plan_.variables.end()) {
-          plan_.variables.push_back(name);
-        }
-      }
-      (symbol.space == ".global" ? plan_.uses_global : plan_.uses_shared) = true;
-    } else if (access.space == AccessSpace::kShared) {
-      plan_.uses_shared = true;
-    }
-    if (value.origin == Origin::kParameter && elsewhere && function_.is_entry) {
-      race.slot = FindSlot(value.id);
-      if (race.slot >= 0) {
-        elsewhere = false;
-        plan_.uses_global = true;
-        RaceSlot& slot = plan_.slots[static_cast<size_t>(race.slot)];
-        (access.kind == AccessKind::kLoad ? slot.reads : slot.writes) = true;
-        NoteIndex(own_indexes_.OfAddress(instruction.operands[access.operand]), access.bytes,
-                  static_cast<size_t>(race.slot));
-      }
-    }
-    if (elsewhere) {
-      plan_.uses_global = plan_.reaches_elsewhere = true;
-      // A generic address may lie in shared memory.
-      if (access.space == AccessSpace::kGeneric) plan_.uses_shared = true;
-      plan_.writes_elsewhere |= access.kind != AccessKind::kLoad;
-    }
-    sites_.push_back(MakeSite(*twin_.original, instruction, access, provenance_, value, array_bytes,
-                              parameters_, frames_));
-    race.site = static_cast<uint32_t>(sites_.size());
-    plan_.checked_accesses++;
-    accesses_[Key(instruction)].push_back(race);
-  }
-
-  // How far the accesses of a slot reach within the stride of each thread.
-  struct Reach {
-    bool any = false, own = true;
-    int64_t stride = 0, low = 0, high = 0;
-  };
-
-  void NoteIndex(const OwnIndex& index, uint32_t bytes, size_t slot) {
-    reaches_.resize(std::max(reaches_.size(), slot + 1));
-    Reach& reach = reaches_[slot];
-    reach.own = reach.own && index.known && (!reach.any || reach.stride == index.stride);
-    const int64_t end = index.offset + bytes;
-    reach.low = reach.any ? std::min(reach.low, index.offset) : index.offset;
-    reach.high = reach.any ? std::max(reach.high, end) : end;
-    reach.stride = index.stride;
-    reach.any = true;
-    RaceSlot& plan = plan_.slots[slot];
-    plan.own_index = plan.index_x_only =
-        reach.own && reach.high - reach.low <= std::abs(reach.stride);
-  }
-
-  static uint64_t Key(const Instruction& instruction) {
-    return uint64_t{instruction.position.line} << 32 | instruction.position.column;
-  }
-
-  // The thread's RaceThread, and what says whether an access is checked.
-  void EmitStart() {
-    const std::string thread(kRaceThreadRegister);
-    std::string text =
-        ".reg .b64 %odsra, %odsrv, %odsrt;\n.reg .b32 %odsrw, %odsrx;\n"
-        ".reg .pred %odsron, %odsrp;\n";
-    if (!function_.is_entry) {
-      Emit(text + "ld.b64 %odsrt, [" + thread + "];\nsetp.ne.s64 %odsron, %odsrt, 0;\n");
-      return;
-    }
-    const std::string name(twin_.launch_parameter);
+  void ReserveParameter() {
     int64_t used = 0;
-    ptx::EvaluateConstant(function_.parameters.back().names[0].dims[0], &used);
+    ptx::EvaluateConstant(function_->parameters.back().names[0].dims[0], &used);
     const uint32_t start =
         (parameters_.empty() ? 0
                              : parameters_.back().offset_bytes + parameters_.back().size_bytes) +
@@ -292,6 +142,23 @@ class RaceCheckPass {
       plan_.reason = "the module calls functions through pointers, and one of them synchronises";
     }
     plan_.named_barriers = facts_.named_barriers;
+    plan_.launch_offset = static_cast<uint32_t>(used);
+    if (!plan_.checked) return;
+    function_->parameters.back().names[0].dims[0] =
+        module_.Intern(Number(static_cast<uint64_t>(used) + sizeof(RaceLaunch)));
+  }
+
+  // The thread's RaceThread, and what says whether an access is checked.
+  void EmitStart() {
+    const std::string thread(kRaceThreadRegister);
+    std::string text =
+        ".reg .b64 %odsra, %odsrv, %odsrt;\n.reg .b32 %odsrw, %odsrx;\n"
+        ".reg .pred %odsron, %odsrp;\n";
+    if (!function_->is_entry) {
+      Emit(text + "ld.b64 %odsrt, [" + thread + "];\nsetp.ne.s64 %odsron, %odsrt, 0;\n");
+      return;
+    }
+    const std::string name(twin_.launch_parameter);
     text += ".local .align 8 .b8 __ods_race_thread[" + Number(sizeof(RaceThread)) + "];\n";
     const auto load = [&](const std::string& into, uint64_t offset) {
       return "ld.param" + into + ", [" + name + "+" + Number(plan_.launch_offset + offset) + "];\n";
@@ -300,10 +167,7 @@ class RaceCheckPass {
       return "st.local" + type + " [__ods_race_thread+" + Number(offset) + "], " + value + ";\n";
     };
     static_assert(offsetof(RaceThread, launch) == 0 && offsetof(RaceLaunch, channel) == 0);
-    plan_.launch_offset = static_cast<uint32_t>(used);
     if (plan_.checked) {
-      function_.parameters.back().names[0].dims[0] =
-          module_.Intern(Number(static_cast<uint64_t>(used) + sizeof(RaceLaunch)));
       text += load(".b64 %odsrt", 0);
     } else {
       text += "mov.b64 %odsrt, 0;\n";
@@ -328,6 +192,7 @@ class RaceCheckPass {
                             : std::string("mov.b32 %odsrx, 0;\n");
     }
     for (size_t i = 0; i < plan_.slots.size(); i++) {
+      if (lean_ && (plan_.lean_tracked >> i & 1) == 0) continue;
       const std::string predicate = "%odsrs" + Number(i);
       text += ".reg .pred " + predicate + ";\nand.b32 %odsrw, %odsrx, " + Number(1u << i) +
               ";\nsetp.ne.and.u32 " + predicate + ", %odsrw, 0, %odsron;\n";
@@ -374,13 +239,16 @@ class RaceCheckPass {
   }
 
   void Visit(const Instruction& instruction, const Statement& statement) {
-    if (checks_.sync) EmitSyncChecks(instruction);
-    if (checks_.races && facts_.has_fences) {
+    EmitSyncChecks(instruction);
+    if (facts_.has_fences && !decisions_.accesses.empty()) {
       if (const uint32_t order = DescribeOrder(instruction); order != 0)
         EmitGuarded(instruction, "%odsron", Call("order", {{".b32", Number(order)}}), {});
     }
-    if (const auto found = accesses_.find(Key(instruction)); found != accesses_.end()) {
-      for (const RaceAccess& access : found->second) EmitAccess(instruction, access);
+    if (const auto found = decisions_.accesses.find(PlaceOf(instruction));
+        found != decisions_.accesses.end()) {
+      for (const RaceAccess& access : found->second) {
+        if (access.lean || !lean_) EmitAccess(instruction, access);
+      }
     }
     const BarrierUse barrier = DescribeBarrier(instruction);
     EmitBarrier(instruction, barrier, true);
@@ -388,29 +256,30 @@ class RaceCheckPass {
     EmitBarrier(instruction, barrier, false);
   }
 
-  uint32_t AddSyncSite(const Instruction& instruction) {
-    plan_.sync_sites++;
-    sites_.push_back(
-        MakeSite(*twin_.original, instruction, {}, provenance_, {}, 0, parameters_, frames_));
-    return static_cast<uint32_t>(sites_.size());
-  }
-
   void EmitSyncChecks(const Instruction& instruction) {
+    if (instruction.Is("exit") || (instruction.Is("ret") && function_->is_entry)) {
+      if (decisions_.exits) EmitGuarded(instruction, "%odsron", Call("exit", {}), {});
+      return;
+    }
+    const auto found = decisions_.sync_sites.find(PlaceOf(instruction));
+    if (found == decisions_.sync_sites.end()) return;
     const BarrierUse barrier = DescribeBarrier(instruction);
-    // A count says that the program knows who comes: warps may then meet from several places.
+    const std::pair<std::string, std::string> site = {".b32", Number(found->second)};
     if (barrier.kind == Barrier::kBlock) {
-      EmitGuarded(instruction, "%odsron",
-                  Call("at_barrier", {{".b32", Number(AddSyncSite(instruction))}}), {});
+      EmitGuarded(instruction, "%odsron", Call("at_barrier", {site}), {});
     } else if (const int mask = MaskOperandOf(instruction); mask >= 0) {
       TextArguments arguments;
       const std::string lanes = arguments.Add(instruction.operands[static_cast<size_t>(mask)]);
-      EmitGuarded(instruction, "%odsron",
-                  Call("at_warp_sync", {{".b32", Number(AddSyncSite(instruction))},
-                                        {".b32", lanes},
-                                        {".b32", barrier.kind == Barrier::kWarp ? "1" : "0"}}),
-                  arguments);
-    } else if (instruction.Is("exit") || (instruction.Is("ret") && function_.is_entry)) {
-      EmitGuarded(instruction, "%odsron", Call("exit", {}), {});
+      const std::string here = "$ods_race_here" + Number(skip_count_);
+      // Nobody is missing if the lanes that are here are those that it names.
+      EmitGuarded(
+          instruction, "%odsron",
+          "activemask.b32 %odsrw;\nsetp.eq.u32 %odsrp, %odsrw, " + lanes + ";\n@%odsrp bra " +
+              here + ";\n" +
+              Call("at_warp_sync",
+                   {site, {".b32", lanes}, {".b32", barrier.kind == Barrier::kWarp ? "1" : "0"}}) +
+              here + ":\n",
+          arguments);
     }
   }
 
@@ -452,8 +321,8 @@ class RaceCheckPass {
                           TextArguments* arguments) const {
     const Operand& address = instruction.operands[access.operand];
     const Operand& base = address.children[0];
-    const bool narrow = base.IsRegister() && base.reg < function_.registers.size() &&
-                        ptx::TypeSizeBytes(function_.registers[base.reg].type) == 4;
+    const bool narrow = base.IsRegister() && base.reg < function_->registers.size() &&
+                        ptx::TypeSizeBytes(function_->registers[base.reg].type) == 4;
     std::string text =
         (narrow ? "cvt.u64.u32 %odsra, " : "mov.u64 %odsra, ") + arguments->Add(base) + ";\n";
     if (address.offset != 0)
@@ -548,8 +417,8 @@ class RaceCheckPass {
   std::string ValueText(const Operand& operand, TextArguments* arguments) const {
     if (operand.kind == Operand::Kind::kImmediate)
       return "mov.b64 %odsrv, " + std::to_string(operand.value) + ";\n";
-    const uint32_t bytes = operand.reg < function_.registers.size()
-                               ? ptx::TypeSizeBytes(function_.registers[operand.reg].type)
+    const uint32_t bytes = operand.reg < function_->registers.size()
+                               ? ptx::TypeSizeBytes(function_->registers[operand.reg].type)
                                : 0;
     const std::string name = arguments->Add(operand);
     switch (bytes) {
@@ -567,97 +436,25 @@ class RaceCheckPass {
 
   ptx::Module& module_;
   const Twin& twin_;
-  Function& function_;
+  Function* function_ = nullptr;  // that is written: the twin's, or the lean twin
+  bool lean_ = false, active_ = true;
   const ModuleRaceFacts& module_facts_;
   const RaceFacts& facts_;
-  const Checks& checks_;
-  const SourceFrames& frames_;
-  std::vector<Site>& sites_;
-  const Provenance provenance_;  // of the original
-  const OwnIndexes own_indexes_;
+  RaceDecisions decisions_;
+  RacePlan& plan_;
   const std::vector<ptx::ParameterLayout> parameters_;
 
-  RacePlan plan_;
-  std::vector<Reach> reaches_;  // by slot
-  std::vector<bool> unraced_;   // by access that may be to shared memory, in order of the text
-  std::map<uint64_t, std::vector<RaceAccess>> accesses_;  // by place in the program's text
   std::vector<Statement> body_;
   std::optional<ptx::Diagnostic> failure_;
   uint64_t skip_count_ = 0;
 };
 
-bool IsAddressTaken(const ptx::Module& module, const Function& function) {
-  // As MakeTwins decides it: the name occurs anywhere but as a callee. Seen from the twins: they
-  // then have no launch parameter. Here, before there are twins, any module-scope initializer or
-  // operand counts.
-  const auto mentions = [&](const Operand& operand, const auto& self) -> bool {
-    if (operand.kind == Operand::Kind::kSymbol && operand.text == function.name) return true;
-    return std::any_of(operand.children.begin(), operand.children.end(),
-                       [&](const Operand& child) { return self(child, self); });
-  };
-  for (const ptx::Item& item : module.items) {
-    if (const auto* variable = std::get_if<ptx::Variable>(&item)) {
-      for (const ptx::Variable::Name& name : variable->names) {
-        if (name.initializer.find(function.name) != std::string_view::npos) return true;
-      }
-    }
-    const auto* other = std::get_if<Function>(&item);
-    if (other == nullptr) continue;
-    for (const Statement& statement : other->body) {
-      const auto* instruction = std::get_if<Instruction>(&statement);
-      if (instruction == nullptr || instruction->Is("call")) continue;
-      for (const Operand& operand : instruction->operands) {
-        if (mentions(operand, mentions)) return true;
-      }
-    }
-  }
-  return false;
-}
-
 }  // namespace
 
-RaceFacts& RaceFacts::operator|=(const RaceFacts& other) {
-  has_fences |= other.has_fences;
-  block_barriers |= other.block_barriers;
-  warp_barriers |= other.warp_barriers;
-  named_barriers |= other.named_barriers;
-  some_arrive |= other.some_arrive;
-  return *this;
-}
-
-ModuleRaceFacts ReadRaceFacts(const ptx::Module& module) {
-  ModuleRaceFacts all;
-  for (const ptx::Item& item : module.items) {
-    const auto* function = std::get_if<Function>(&item);
-    if (function == nullptr || !function->has_body) continue;
-    RaceFacts facts;
-    for (const Statement& statement : function->body) {
-      const auto* instruction = std::get_if<Instruction>(&statement);
-      if (instruction == nullptr) continue;
-      const uint32_t order = DescribeOrder(*instruction);
-      facts.has_fences |= (order & (kOrderFence | kOrderAcquire | kOrderRelease)) != 0;
-      const Barrier kind = DescribeBarrier(*instruction).kind;
-      facts.block_barriers |= kind == Barrier::kBlock;
-      facts.warp_barriers |= kind == Barrier::kWarp;
-      facts.named_barriers |= kind == Barrier::kNamed || kind == Barrier::kNamedOnly;
-      facts.some_arrive |= kind == Barrier::kNamedOnly;
-    }
-    if (function->is_entry) {
-      all.entries[function->name] = facts;
-    } else {
-      all.functions |= facts;
-      if (facts.Synchronises() && !all.hidden_synchronisation)
-        all.hidden_synchronisation = IsAddressTaken(module, *function);
-    }
-  }
-  for (auto& [name, facts] : all.entries) facts |= all.functions;
-  return all;
-}
-
 ptx::Result<RacePlan> AddRaceChecks(ptx::Module& module, const Twin& twin,
-                                    const ModuleRaceFacts& facts, const Checks& checks,
-                                    const SourceFrames& frames, std::vector<Site>* sites) {
-  return RaceCheckPass(module, twin, facts, checks, frames, sites).Run();
+                                    const ModuleRaceFacts& facts, RaceDecisions decisions,
+                                    ptx::Function* lean) {
+  return RaceCheckPass(module, twin, facts, std::move(decisions)).Run(lean);
 }
 
 }  // namespace ops_debug::shadow

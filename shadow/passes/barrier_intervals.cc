@@ -1,16 +1,13 @@
-// Uniformity is a taint analysis: what comes from a thread's number, from memory or from other
-// lanes differs; so does what is computed from it, and whatever is assigned between a branch that
-// differs and the place where its sides meet again. Then one walk from the start and from each
-// barrier gives the intervals.
+// One walk from the start and from each barrier gives the intervals.
 #include "shadow/passes/barrier_intervals.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
-#include <string_view>
 
 #include "ptx/cfg.h"
-#include "ptx/operands.h"
 #include "shadow/passes/synchronisation.h"
+#include "shadow/passes/uniformity.h"
 
 namespace ops_debug::shadow {
 namespace {
@@ -19,95 +16,6 @@ using ptx::BlockId;
 using ptx::ControlFlow;
 using ptx::Function;
 using ptx::Instruction;
-using ptx::Operand;
-
-// Special registers with one value for the whole block.
-bool IsUniformRegister(std::string_view name) {
-  return name.starts_with("%ctaid") || name.starts_with("%nctaid") || name.starts_with("%ntid") ||
-         name.starts_with("%gridid") || name.starts_with("%dynamic_smem") ||
-         name.starts_with("%total_smem") || name == "WARP_SZ";
-}
-
-bool ReadsDifferently(const Operand& operand) {
-  if (operand.kind == Operand::Kind::kSpecialRegister) return !IsUniformRegister(operand.text);
-  return std::any_of(operand.children.begin(), operand.children.end(), ReadsDifferently);
-}
-
-// Instructions whose result differs between threads whatever their operands are.
-bool YieldsDifference(const Instruction& instruction) {
-  constexpr std::string_view kSources[] = {
-      "atom", "shfl", "vote",     "match", "redux", "elect", "activemask", "tex",
-      "tld4", "suld", "ldmatrix", "mma",   "wmma",  "call",  "ldu",        "mbarrier"};
-  for (std::string_view name : kSources) {
-    if (instruction.Is(name)) return true;
-  }
-  if (!instruction.Is("ld")) return false;
-  return std::none_of(instruction.modifiers.begin(), instruction.modifiers.end(),
-                      [](std::string_view modifier) { return modifier.starts_with(".param"); });
-}
-
-class Uniformity {
- public:
-  Uniformity(const Function& function, const ControlFlow& flow)
-      : function_(function),
-        flow_(flow),
-        differs_(function.registers.size(), false),
-        divergent_(flow.blocks().size(), false) {
-    bool changed = true;
-    while (changed) changed = VisitAll();
-  }
-
-  bool IsDivergent(uint32_t statement) const { return divergent_[flow_.BlockOf(statement)]; }
-  bool Differs(ptx::RegisterId reg) const { return reg < differs_.size() && differs_[reg]; }
-
- private:
-  bool VisitAll() {
-    bool changed = false;
-    for (BlockId block = 0; block < flow_.blocks().size(); block++) {
-      const ptx::BasicBlock& statements = flow_.blocks()[block];
-      for (uint32_t i = statements.begin; i < statements.end; i++) {
-        const auto* instruction = std::get_if<Instruction>(&function_.body[i]);
-        if (instruction == nullptr) continue;
-        bool differs = divergent_[block] || YieldsDifference(*instruction) ||
-                       (instruction->guard.Present() && Differs(instruction->guard.reg));
-        for (const Operand& operand : instruction->operands) differs |= ReadsDifferently(operand);
-        ptx::ForEachRegister(*instruction, [&](ptx::RegisterId reg, bool is_write) {
-          if (!is_write) differs |= Differs(reg);
-        });
-        if (!differs) continue;
-        ptx::ForEachRegister(*instruction, [&](ptx::RegisterId reg, bool is_write) {
-          if (is_write && reg < differs_.size() && !differs_[reg]) differs_[reg] = changed = true;
-        });
-        if (ptx::EndsBlock(*instruction)) changed |= Diverge(block);
-      }
-    }
-    return changed;
-  }
-
-  // The threads part at the end of `from`: everything up to where they meet again.
-  bool Diverge(BlockId from) {
-    if (!parted_.insert(from).second) return false;
-    const BlockId join = flow_.ReconvergenceBlock(from);
-    std::vector<BlockId> todo(flow_.blocks()[from].successors);
-    bool changed = false;
-    std::set<BlockId> seen;
-    while (!todo.empty()) {
-      const BlockId block = todo.back();
-      todo.pop_back();
-      if (block == join || !seen.insert(block).second) continue;
-      if (!divergent_[block]) divergent_[block] = changed = true;
-      const auto& next = flow_.blocks()[block].successors;
-      todo.insert(todo.end(), next.begin(), next.end());
-    }
-    return changed;
-  }
-
-  const Function& function_;
-  const ControlFlow& flow_;
-  std::vector<bool> differs_;    // by register
-  std::vector<bool> divergent_;  // by block: not all threads need to be in it together
-  std::set<BlockId> parted_;
-};
 
 class Intervals {
  public:
@@ -160,20 +68,60 @@ class Intervals {
   std::vector<int> at_, next_;
 };
 
-}  // namespace
+// Sets of accesses, joined step by step.
+class Groups {
+ public:
+  explicit Groups(size_t size) : of_(size) {
+    for (uint32_t i = 0; i < size; i++) of_[i] = i;
+  }
+  uint32_t Of(uint32_t i) {
+    while (of_[i] != i) i = of_[i] = of_[of_[i]];
+    return i;
+  }
+  void Join(uint32_t a, uint32_t b) { of_[Of(a)] = Of(b); }
 
-std::vector<bool> FindUnracedReads(const Function& function,
-                                   std::span<const IntervalAccess> accesses) {
-  std::vector<bool> unraced(accesses.size(), false);
+ private:
+  std::vector<uint32_t> of_;
+};
+
+// What meets a write among accesses that are between the same barriers.
+void MeetWrites(std::span<const IntervalAccess> accesses, std::span<const uint32_t> together,
+                Groups* groups, std::vector<bool>* meets) {
+  // By array: the first access of it, and whether one writes. Those of no known array meet all.
+  struct Seen {
+    uint32_t first = 0;
+    bool writes = false;
+  };
+  std::map<int64_t, Seen> seen;
+  bool any_write = false;
+  for (const uint32_t k : together) {
+    Seen& array = seen.try_emplace(accesses[k].array, Seen{k}).first->second;
+    array.writes = array.writes || accesses[k].writes;
+    any_write = any_write || accesses[k].writes;
+  }
+  const auto unknown = seen.find(-1);
+  const bool writes_unknown = unknown != seen.end() && unknown->second.writes;
+  for (const uint32_t k : together) {
+    const Seen& array = seen.at(accesses[k].array);
+    if (!array.writes && !writes_unknown && !(accesses[k].array < 0 && any_write)) continue;
+    (*meets)[k] = true;
+    groups->Join(k, array.first);
+    if (unknown != seen.end()) groups->Join(k, unknown->second.first);
+  }
+}
+
+// The statements behind which an interval begins; empty if the barriers are not surely passed
+// alike.
+std::vector<uint32_t> IntervalStarts(const Function& function, const ControlFlow& flow) {
   std::vector<uint32_t> starts{0};
   for (uint32_t i = 0; i < function.body.size(); i++) {
     const auto* instruction = std::get_if<Instruction>(&function.body[i]);
     if (instruction == nullptr) continue;
-    if (instruction->Is("call")) return unraced;
+    if (instruction->Is("call")) return {};
     switch (DescribeBarrier(*instruction).kind) {
       case Barrier::kNamed:
       case Barrier::kNamedOnly:
-        return unraced;
+        return {};
       case Barrier::kBlock:
         starts.push_back(i + 1);
         break;
@@ -182,37 +130,43 @@ std::vector<bool> FindUnracedReads(const Function& function,
         break;
     }
   }
-  auto flow = ControlFlow::Build(function);
-  if (!flow.ok()) return unraced;
-  const Uniformity uniformity(function, *flow);
+  const Uniformity uniformity(function, flow, Uniformity::Group::kBlock);
   for (size_t i = 1; i < starts.size(); i++) {
     const uint32_t barrier = starts[i] - 1;
     const auto& instruction = std::get<Instruction>(function.body[barrier]);
     if (uniformity.IsDivergent(barrier) ||
         (instruction.guard.Present() && uniformity.Differs(instruction.guard.reg))) {
-      return unraced;
+      return {};
     }
   }
-  for (size_t i = 0; i < accesses.size(); i++) unraced[i] = !accesses[i].writes;
-  const Intervals intervals(function, *flow, accesses);
-  for (const uint32_t start : starts) {
-    const std::vector<uint32_t> together = intervals.From(start);
-    bool writes_unknown = false, writes_any = false;
-    std::set<int64_t> written;
-    for (const uint32_t k : together) {
-      if (!accesses[k].writes) continue;
-      writes_any = true;
-      if (accesses[k].array < 0) writes_unknown = true;
-      written.insert(accesses[k].array);
-    }
-    for (const uint32_t k : together) {
-      if (accesses[k].writes) continue;
-      if (writes_unknown ||
-          (accesses[k].array < 0 ? writes_any : written.contains(accesses[k].array)))
-        unraced[k] = false;
-    }
+  return starts;
+}
+
+}  // namespace
+
+std::vector<IntervalMeeting> FindMeetings(const Function& function,
+                                          std::span<const IntervalAccess> accesses) {
+  std::vector<bool> meets(accesses.size(), false);
+  Groups groups(accesses.size());
+  std::vector<uint32_t> starts;
+  auto flow = ControlFlow::Build(function);
+  if (flow.ok()) starts = IntervalStarts(function, *flow);
+  const bool alike = !starts.empty();
+  if (alike) {
+    const Intervals intervals(function, *flow, accesses);
+    for (const uint32_t start : starts)
+      MeetWrites(accesses, intervals.From(start), &groups, &meets);
+  } else {
+    std::vector<uint32_t> together(accesses.size());
+    for (uint32_t i = 0; i < together.size(); i++) together[i] = i;
+    MeetWrites(accesses, together, &groups, &meets);
   }
-  return unraced;
+  std::vector<IntervalMeeting> result(accesses.size());
+  for (uint32_t i = 0; i < accesses.size(); i++) {
+    result[i].unraced = alike && !accesses[i].writes && !meets[i];
+    result[i].group = groups.Of(i);
+  }
+  return result;
 }
 
 }  // namespace ops_debug::shadow

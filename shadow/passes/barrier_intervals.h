@@ -23,10 +23,17 @@ struct IntervalAccess {
   bool writes = false;
 };
 
-// For each access: no write of another instruction, nor of its own, is in an interval with it that
-// might touch the same array. Only reads can be so. All false if the barriers cannot be told to be
-// passed alike, or the function calls others.
-std::vector<bool> FindUnracedReads(const ptx::Function& function,
-                                   std::span<const IntervalAccess> accesses);
+struct IntervalMeeting {
+  // A read, and no write that might touch the same array is in an interval with it.
+  bool unraced = false;
+  // Accesses with different numbers cannot conflict: no interval holds both, or they are in
+  // different arrays, or both read.
+  uint32_t group = 0;
+};
+
+// For each access. If the barriers cannot be told to be passed alike, or the function calls others,
+// nothing is unraced and the groups are those of the arrays.
+std::vector<IntervalMeeting> FindMeetings(const ptx::Function& function,
+                                          std::span<const IntervalAccess> accesses);
 
 }  // namespace ops_debug::shadow

@@ -1,12 +1,13 @@
 // The pipeline. Order matters: the device part first, because twins call it and PTX wants a
 // declaration before use; then twins, because every later pass changes twins only and the originals
 // must stay as they were; then the checks, those of memory first, because they decide which
-// accesses happen at all.
+// accesses happen at all, those of races last, as the lean twin is a copy of all but them.
 #include "shadow/passes/instrument.h"
 
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "ptx/parser.h"
@@ -19,6 +20,7 @@
 #include "shadow/passes/make_twins.h"
 #include "shadow/passes/provenance.h"
 #include "shadow/passes/source_frames.h"
+#include "shadow/passes/undecided.h"
 #include "shadow/passes/waiting_loops.h"
 
 namespace ops_debug::shadow {
@@ -131,9 +133,18 @@ std::string SlowPathText(ptx::Module* module) {
   return text;
 }
 
+// The same entry under another name, behind all others.
+ptx::Function* CopyEntry(ptx::Module& module, const ptx::Function& entry, const std::string& name) {
+  module.items.emplace_back(entry);
+  auto& copy = std::get<ptx::Function>(module.items.back());
+  copy.name = module.Intern(name);
+  return &copy;
+}
+
 }  // namespace
 
 std::string TwinName(std::string_view name) { return std::string(name) + "$ops_debug"; }
+std::string LeanTwinName(std::string_view name) { return TwinName(std::string(name) + "$lean"); }
 
 ptx::Result<InstrumentedModule> Instrument(std::string_view ptx, Rewrite rewrite,
                                            const Checks& options) {
@@ -159,6 +170,12 @@ ptx::Result<InstrumentedModule> Instrument(std::string_view ptx, Rewrite rewrite
   }
 
   const InitFacts init_facts = options.init ? ReadInitFacts(module) : InitFacts{};
+  UndecidedReader undecided(module, options, init_facts);
+  for (std::string_view name : order) {
+    const ptx::Function& entry = *module.FindFunction(name);
+    plans[name].undecided = undecided.FindUndecided(entry);
+    if (options.init) plans[name].unwritten_reads = undecided.FindUnwrittenReads(entry);
+  }
   const bool races = options.races || options.sync;
   const ModuleRaceFacts facts = races ? ReadRaceFacts(module) : ModuleRaceFacts{};
   if (ParseVersion(module.version) < ParseVersion(kSlowPathPtxVersion))
@@ -181,23 +198,32 @@ ptx::Result<InstrumentedModule> Instrument(std::string_view ptx, Rewrite rewrite
   if (!twins.ok()) return twins.error();
   std::vector<UncheckedAccess> in_functions;
   RacePlan races_in_functions;
+  std::set<std::string_view> callers;  // entries that call other functions of the module
   InitPlan init_in_functions;
   bool a_function_waits = false;
   for (const Twin& twin : twins.value()) {
     ptx::Result<MemoryChecks> checks = MemoryChecks{};
     if (options.memory) {
-      checks = AddMemoryChecks(module, twin, frames, races ? sizeof(RaceLaunch) : 0, &result.sites);
+      checks = AddMemoryChecks(
+          module, twin, frames,
+          (races ? sizeof(RaceLaunch) : 0) + (options.init ? kWrittenBytes : 0), &result.sites);
       if (!checks.ok()) return checks.error();
-    }
-    ptx::Result<RacePlan> race_plan = RacePlan{};
-    if (races) {
-      race_plan = AddRaceChecks(module, twin, facts, options, frames, &result.sites);
-      if (!race_plan.ok()) return race_plan.error();
     }
     ptx::Result<InitPlan> init_plan = InitPlan{};
     if (options.init) {
       init_plan = AddInitChecks(module, twin, init_facts, frames, &result.sites);
       if (!init_plan.ok()) return init_plan.error();
+    }
+    ptx::Result<RacePlan> race_plan = RacePlan{};
+    ptx::Function* lean = nullptr;
+    if (races) {
+      RaceDecisions decisions =
+          DecideRaceChecks(module, twin, facts, options, frames, &result.sites);
+      if (decisions.calls_others) callers.insert(twin.original->name);
+      if (decisions.lean)
+        lean = CopyEntry(module, *twin.function, LeanTwinName(twin.original->name));
+      race_plan = AddRaceChecks(module, twin, facts, std::move(decisions), lean);
+      if (!race_plan.ok()) return race_plan.error();
     }
     if (CallsThroughPointer(*twin.original)) {
       checks->unchecked.push_back(
@@ -212,6 +238,7 @@ ptx::Result<InstrumentedModule> Instrument(std::string_view ptx, Rewrite rewrite
     }
     KernelPlan& plan = plans[twin.original->name];
     plan.twin = std::string(twin.function->name);
+    if (lean != nullptr && race_plan->checked) plan.lean_twin = std::string(lean->name);
     plan.reason.clear();
     plan.slots = std::move(checks->slots);
     plan.launch_parameter_bytes =
@@ -219,6 +246,7 @@ ptx::Result<InstrumentedModule> Instrument(std::string_view ptx, Rewrite rewrite
     plan.races = std::move(race_plan).value();
     if (plan.races.checked) plan.launch_parameter_bytes += sizeof(RaceLaunch);
     plan.init = *init_plan;
+    if (!plan.init.slots.empty()) plan.launch_parameter_bytes += kWrittenBytes;
     plan.checked_accesses = checks->checked_accesses;
     plan.unchecked = std::move(checks->unchecked);
     plan.waits_for_blocks = WaitsInLoop(*twin.original);
@@ -227,7 +255,7 @@ ptx::Result<InstrumentedModule> Instrument(std::string_view ptx, Rewrite rewrite
     // Which functions an entry reaches is not worked out; what they leave unchecked counts for
     // each.
     Merge(in_functions, &plans[name].unchecked);
-    Merge(races_in_functions, &plans[name].races);
+    if (callers.contains(name)) Merge(races_in_functions, &plans[name].races);
     Merge(init_in_functions, &plans[name].init);
     for (ptx::ParameterLayout& parameter : plans[name].parameters) parameter.name = {};
     result.kernels.push_back(std::move(plans[name]));

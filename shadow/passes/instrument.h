@@ -10,11 +10,14 @@
 
 #include "ptx/ir.h"
 #include "ptx/result.h"
+#include "shadow/passes/index_form.h"
 
 namespace ops_debug::shadow {
 
 // "matmul" -> "matmul$ops_debug".
 std::string TwinName(std::string_view name);
+// "matmul" -> "matmul$lean$ops_debug".
+std::string LeanTwinName(std::string_view name);
 
 enum class AccessKind : uint8_t { kLoad, kStore, kAtomic };
 enum class AccessSpace : uint8_t { kGlobal, kShared, kLocal, kGeneric };
@@ -68,11 +71,10 @@ struct UncheckedAccess {
 struct RaceSlot {
   uint32_t parameter_offset = 0;  // of the pointer in the parameter buffer
   bool reads = false, writes = false;
-  // Every access through it has the one form pointer + stride * (linear index of the thread in the
-  // grid) + constant, of no more bytes than the stride: threads cannot meet in it. The host may
-  // leave it untracked if no other slot leads to the same allocation; see `index_x_only`.
-  bool own_index = false;
-  bool index_x_only = false;  // own_index holds for grids and blocks of one dimension only
+  // Where each access through it goes, if that is known of all of them: the host proves for a
+  // launch that threads do not meet in it (own_proof.h), and leaves it untracked then if no other
+  // slot leads to the same allocation. Empty: not known.
+  std::vector<IndexForm> forms;
 };
 
 // How a twin checks races (race_abi.h).
@@ -90,6 +92,13 @@ struct RacePlan {
   uint32_t sync_sites = 0;             // barriers and the like that are checked themselves
   uint32_t checked_accesses = 0, proved_accesses = 0;  // of the text; proved: nothing is executed
   std::vector<UncheckedAccess> unchecked;
+  // A second twin (KernelPlan::lean_twin) leaves out what proofs make needless for most launches:
+  // checks of slots that are not in `lean_tracked`, and of shared memory as far as, by group, no
+  // thread of a block goes where another one does. It serves launches of which that is true.
+  uint32_t lean_tracked = 0;
+  std::vector<std::vector<IndexForm>> lean_shared;
+  bool lean_checks = false;       // it checks something, so it needs a RaceLaunch
+  bool lean_uses_shared = false;  // as uses_shared
 };
 
 // How a twin finds reads of memory that was never written (add_init_checks.h).
@@ -99,11 +108,25 @@ struct InitPlan {
   uint32_t not_followed = 0;   // loads whose value goes where registers do not show it
   bool writes_unseen = false;  // through pointers to functions, tensor maps...: after such a launch
                                // all memory counts as written
+  // Pointer parameters (offsets in the parameter buffer, at most 32) whose reads are looked up only
+  // if bit i of the 8 bytes at `written_offset` of the launch parameter is clear: the host sets it
+  // where it knows the pointer's allocation to be wholly written.
+  std::vector<uint32_t> slots;
+  uint32_t written_offset = 0;
+};
+
+// Where a kernel reads global memory. The twin judges reads whose value surely matters, in whole
+// elements (add_init_checks.h): a launch that finds some of this memory unwritten is to be decided
+// exactly.
+struct UnwrittenReads {
+  std::vector<uint32_t> parameter_offsets;  // of the pointers in the parameter buffer, sorted
+  bool elsewhere = false;                   // through pointers of other origin, too
 };
 
 struct KernelPlan {
   std::string name;
-  std::string twin;  // empty: the kernel has no twin, `reason` says why
+  std::string twin;       // empty: the kernel has no twin, `reason` says why
+  std::string lean_twin;  // same parameters; empty: there is none (RacePlan::lean_tracked)
   std::string reason;
   std::vector<ptx::ParameterLayout> parameters;  // of the original; without names
   uint32_t parameter_bytes = 0;                  // of the original
@@ -117,6 +140,11 @@ struct KernelPlan {
   bool waits_for_blocks = false;
   RacePlan races;
   InitPlan init;
+  // What the twin cannot decide about races, barriers and initialisation (undecided.h), in words,
+  // each once: "cp.async: whether its data has arrived before it is read". Empty: it decides all.
+  std::vector<std::string> undecided;
+  // With Checks::init. A launch with unwritten bytes in that memory counts as undecided as well.
+  UnwrittenReads unwritten_reads;
 };
 
 // A module-scope `.global` or `.const` array whose size the PTX tells.

@@ -4,13 +4,20 @@
 // kernel.
 #pragma once
 
+#include <cstdint>
+
 #include "ptx/ir.h"
 
 namespace ops_debug::shadow {
 
-// True if the function holds a loop that does nothing but read global memory (volatile, relaxed,
+enum class PolledMemory : uint8_t {
+  kGlobal,  // or generic: who waits there waits for other blocks, perhaps
+  kAny,     // shared memory as well
+};
+
+// True if the function holds a loop that does nothing but read such memory (volatile, relaxed,
 // acquire or atomic) until the value read ends it. Loops that also read or write other data, as
 // work queues do, make progress by themselves.
-bool WaitsInLoop(const ptx::Function& function);
+bool WaitsInLoop(const ptx::Function& function, PolledMemory memory = PolledMemory::kGlobal);
 
 }  // namespace ops_debug::shadow

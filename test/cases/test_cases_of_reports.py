@@ -30,8 +30,7 @@ def test_every_case_is_found_and_every_right_program_silent(seen):
     assert [key for key in listed if key not in results or not results[key][0]] == [], "listed, but decided: take them out"
 
 
-def test_the_exact_checks_prove_everything(seen):
+def test_what_is_left_unproven_is_known(seen):
     runner, results = seen
-    if not runner.exact:
-        pytest.skip("the instrumented kernel leaves fences and flags unproven")
-    assert [key for key, (_, unproven) in results.items() if unproven and key not in case_misses.TABLES[runner.mode]] == []
+    unproven = {key for key, (_, unproven) in results.items() if unproven and key not in case_misses.TABLES[runner.mode]}
+    assert unproven == (set() if runner.exact else case_misses.UNPROVEN_ON_THE_DEVICE.keys())

@@ -83,3 +83,46 @@ def test_kernels_that_are_not_selected_run_as_they_are_in_graphs_and_are_counted
     assert run.report["findings"] == []
     assert run.report["coverage"]["launches"] == 3
     assert run.report["coverage"]["checked_launches"] == 0
+
+
+# What instrumented kernels find, as on a GPU. Every program captures in a mode in which a call of ours could invalidate the capture.
+RACES = {"branches": (3, "stream-race"), "child": (2, "stream-race"), "captured": (5, "stream-race"), "update": (3, "stream-race"),
+         "streams": (3, "stream-race"), "shared": (3, "race-shared")}
+
+
+@pytest.fixture(scope="module")
+def races_program(built):
+    return built(conftest.ROOT / "test/end_to_end/programs/graph_races.cu", "-cudart", "shared")
+
+
+def check_races(tool, program, *words):
+    return tool("run", "--engine", "ptx", "--replay", "off", "--check", "race,sync,init", "--", program, *words)
+
+
+@pytest.mark.parametrize("way", RACES)
+def test_race_of_kernels_in_a_graph_is_found_each_time_it_runs(tool, races_program, way):
+    run = check_races(tool, races_program, way)
+    launches, kind = RACES[way]
+    assert run.stdout.startswith("last value")
+    assert [finding["kind"] for finding in run.report["findings"]] == [kind]
+    finding = run.report["findings"][0]
+    assert finding["count"] >= 64 * launches
+    assert any(access["launch"].get("graph_node") for access in finding["accesses"])
+    assert run.code == 86
+
+
+@pytest.mark.parametrize("way", [*RACES, "alternating"])
+def test_kernels_in_graphs_that_are_ordered_are_silent(tool, races_program, way):
+    run = check_races(tool, races_program, f"{way}_right")
+    assert run.stdout.startswith("last value")
+    assert run.report["findings"] == run.report.get("unproven", []) == []
+    assert run.report["coverage"]["checked_launches"] == run.report["coverage"]["launches"]
+    assert run.code == 0
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_nodes_made_in_any_way_keep_their_parameters_when_races_are_checked(tool, nodes_program, way):
+    run = check_races(tool, nodes_program, way)
+    assert run.stdout == "0 failures, last value 3\n"
+    assert run.report["findings"] == []
+    assert run.code == 0

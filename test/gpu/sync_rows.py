@@ -1,15 +1,17 @@
 """Rows of run_tests.py for races, barriers, uninitialised memory and stream order: the exam of test/cases and test/matrix on a GPU.
 
     from sync_rows import add_sync_rows
-    add_sync_rows(session, shared)          # groups "sync planted", "sync cases", "sync programs", "sync matrix"
+    add_sync_rows(session, shared)  # groups "sync planted", "sync cases", "sync programs", "sync frameworks", "sync matrix"
 
-On a GPU the instrumented kernel decides; what it leaves unproven is counted in the cell and is no failure.
+On a GPU the instrumented kernel decides, and the CPU device where it cannot, by running the launch once more. What is left
+unproven (too large, too slow to be run again) is counted in the cell and is no failure. Programs that hang are ended by the tool.
 """
 import pathlib
 import subprocess
 import sys
 
-from gpu_session import BUILD, ROOT, Outcome, Session, expect
+from framework_rows import PROGRAMS, QUIET, caches
+from gpu_session import BUILD, ROOT, Outcome, Session, expect, run_process
 
 sys.path.insert(0, str(ROOT / "test/support"))
 sys.path.insert(0, str(ROOT / "test/cases"))
@@ -47,13 +49,14 @@ def add_planted_all(session: Session, shared: pathlib.Path) -> None:
 def add_case_rows(session: Session) -> None:
     for case in case_table.read_cases():
         for variant in ("wrong", "right"):
-            if variant == "wrong" and (case.is_trap or "deadlock" in case.kinds):  # what hangs would hold the GPU
+            if variant == "wrong" and case.is_trap:
                 continue
 
             def check(case=case, variant=variant):
                 wrong = variant == "wrong"
                 result, report = session.run(f"sync_case_{case.name}_{variant}", "run", "--check", "all", "--",
-                                             session.build(case.source, "-cudart=static", "-Xcompiler=-g"), case.name, variant, timeout=120)
+                                             session.build(case.source, "-cudart=static", "-Xcompiler=-g"), case.name, variant,
+                                             timeout=40 if wrong and "deadlock" in case.kinds else 120)
                 problems, unproven = case_table.problems(report, case, wrong, exact=False)
                 listed = case_misses.TABLES[MODE].get((case.name, variant))
                 if listed is not None:
@@ -87,6 +90,29 @@ def add_whole_programs(session: Session) -> None:
         session.add(f"{source.stem}, --check race,sync,init", "unchanged, silent", check, "sync programs", weight=2)
 
 
+def add_triton(session: Session) -> None:
+    """Right kernels as Triton compiles them, beside those of PyTorch, which are machine code only and not instrumented for races."""
+    command = [sys.executable, str(PROGRAMS / "triton_kernels.py")]
+    kernels = ("matmul_kernel", "softmax_kernel", "attention_kernel")
+
+    def check():
+        environment = {**QUIET, **caches(session.folder / "caches/triton_sync")}
+        native, native_seconds = run_process(command, session.folder, environment, 300)
+        result, report = session.run("triton_sync", "run", "--check", "race,sync,init", "--", *command, environment=environment, timeout=300)
+        outcome = Outcome(expect(result, report, 0, native.stdout), coverage_of(report), native_seconds)
+        for finding in report["findings"] if report else []:
+            if finding.get("severity") != "note":
+                outcome.problems.append(f"{finding['kind']}: {finding['message']}")
+        for name in kernels if report else ():
+            launches = [entry for entry in report["coverage"]["by_kernel"] if name in entry["name"]]
+            if not launches or any(entry["checked_launches"] < entry["launches"] for entry in launches):
+                outcome.problems.append(f"{name} is not checked")
+        outcome.note = f"{len(report.get('unproven', []))} unproven" if report else ""
+        return outcome
+
+    session.add("Triton matmul, softmax and attention, --check race,sync,init", "unchanged, silent", check, "sync frameworks", weight=4)
+
+
 def add_matrix(session: Session) -> None:
     def check():
         result = subprocess.run([sys.executable, str(ROOT / "test/matrix/evaluate.py"), "--build", str(BUILD), "--nvcc", session.nvcc, "--device", "gpu",
@@ -103,4 +129,5 @@ def add_sync_rows(session: Session, shared: pathlib.Path) -> None:
     add_planted_all(session, shared)
     add_case_rows(session)
     add_whole_programs(session)
+    add_triton(session)
     add_matrix(session)

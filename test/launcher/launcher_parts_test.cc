@@ -202,10 +202,13 @@ TEST_CASE("what a run is not asked to do is not left over from an outer one") {
                                               {"OPS_DEBUG_LAUNCH_COUNT", "1"},
                                               {"OPS_DEBUG_SAMPLE", "2"},
                                               {"OPS_DEBUG_LEAK_CHECK", "1"},
+                                              {"OPS_DEBUG_REPLAY_FOLDER", "/outer"},
+                                              {"OPS_DEBUG_REPLAY_MEMORY", "1"},
+                                              {"OPS_DEBUG_RACE_MEMORY", "shared"},
                                               {"OPS_DEBUG_PTX_STORE", "/outer"}},
                                              {});
-  for (const char* name :
-       {"KERNEL_NAME", "LAUNCH_SKIP", "LAUNCH_COUNT", "SAMPLE", "LEAK_CHECK", "PTX_STORE"}) {
+  for (const char* name : {"KERNEL_NAME", "LAUNCH_SKIP", "LAUNCH_COUNT", "SAMPLE", "LEAK_CHECK",
+                           "PTX_STORE", "REPLAY_FOLDER", "REPLAY_MEMORY", "RACE_MEMORY"}) {
     CAPTURE(name);
     REQUIRE(target.count(std::string("OPS_DEBUG_") + name) == 0);
   }
@@ -267,6 +270,43 @@ TEST_CASE("values are typed") {
   REQUIRE(options.report.error_exit_code == 0);
   REQUIRE(options.rewrite == "null");
   REQUIRE(options.on_error == "trap");
+}
+
+TEST_CASE("launches are replayed where the device leaves something open") {
+  const auto wants = [](const Words& words, DeviceKind device) {
+    return WantsReplays(Options(words), device);
+  };
+  REQUIRE(wants({"--check", "all"}, DeviceKind::kGpu));
+  REQUIRE(wants({"--check", "init"}, DeviceKind::kGpu));
+  REQUIRE(wants({"--check", "race", "--engine", "ptx"}, DeviceKind::kEmulator));
+  REQUIRE_FALSE(wants({"--check", "race"}, DeviceKind::kEmulator));
+  REQUIRE_FALSE(wants({"--check", "memory"}, DeviceKind::kGpu));
+  REQUIRE_FALSE(wants({"--check", "none"}, DeviceKind::kGpu));
+  REQUIRE_FALSE(wants({"--check", "race", "--rewrite", "null"}, DeviceKind::kGpu));
+  REQUIRE_FALSE(wants({"--check", "race", "--replay", "off"}, DeviceKind::kGpu));
+  REQUIRE(Options({"--check", "all"}).ReplayChecks() == "race,sync,init");
+}
+
+TEST_CASE("--replay is a switch or a schedule's number") {
+  REQUIRE(Options({"--replay", "on"}).replay);
+  REQUIRE_FALSE(Options({"--replay", "off", "--schedule-seed", "3"}).replay);
+  const RunOptions options = Options({"--replay", "7"});
+  REQUIRE(options.replay);
+  REQUIRE(options.schedule_seed == 7);
+  REQUIRE(ProblemOf({"--replay", "no"}).text ==
+          "--replay no: expected on, off, or the number of a schedule, from 1 on");
+}
+
+TEST_CASE("replays have a budget, and races a place") {
+  const RunOptions options =
+      Options({"--replay-memory", "1G", "--replay-time", "5", "--race-memory", "shared"});
+  REQUIRE(options.replay_memory_bytes == uint64_t{1} << 30);
+  REQUIRE(options.replay_time_s == 5);
+  REQUIRE(options.race_memory == "shared");
+  REQUIRE(ProblemOf({"--replay-memory", "0"}).text.starts_with("--replay-memory 0: expected"));
+  REQUIRE(ProblemOf({"--replay-time", "-1"}).text.starts_with("--replay-time -1: expected"));
+  REQUIRE(ProblemOf({"--race-memory", "global"}).text ==
+          "--race-memory global: expected all or shared");
 }
 
 TEST_CASE("suggestions are near misses only") {

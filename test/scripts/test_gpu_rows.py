@@ -184,7 +184,8 @@ def test_benchmark_reads_what_the_program_printed():
 def test_benchmark_judges_goals_losses_and_coverage():
     good = {NATIVE: [run(8), run(8.1)], OFF: [run(8.1)], CHECKED: [run(12, coverage_text="100.0 % of 5")]}
     assert bench_training.problems(good, 8.0, LOSS) == []
-    assert bench_training.problems({OFF: [run(8.3)]}, 8.0, LOSS) == ["checks off: above the goal of 1.02×"]
+    assert bench_training.problems({OFF: [run(8.3)]}, 8.0, LOSS) == []  # judged in turns only
+    assert bench_training.problems({CHECKED: [run(17)]}, 8.0, LOSS) == ["memory checking: above the goal of 2.0×"]
     assert bench_training.problems({CHECKED: [run(float("nan"))]}, 8.0, LOSS) == ["memory checking: above the goal of 2.0×"]
     assert bench_training.problems({CHECKED: [run(9, loss="0.6")]}, 8.0, LOSS) == ["memory checking: loss 0.6, natively 0.5"]
     assert "only 99.0 % of 5" in bench_training.problems({CHECKED: [run(9, coverage_text="99.0 % of 5")]}, 8.0, LOSS)[0]
@@ -192,11 +193,34 @@ def test_benchmark_judges_goals_losses_and_coverage():
     assert bench_training.problems({sanitizer: [run(200, loss="0.7")]}, 8.0, LOSS) == []
 
 
-def test_benchmark_alternates_native_and_checks_off():
+def test_benchmark_runs_the_ways_forwards_and_backwards():
     order = [way.name for way in bench_training.schedule(bench_training.WAYS, 2)]
-    assert order.count("native") == order.count("checks off") == 4
-    assert order.count("memory checking") == 2 and order.count("native, cache off") == 1
-    assert order[:2] == ["native", "checks off"] and re.match("checks off", order[order.index("memory checking, cache off") + 1])
+    assert order.count("native") == order.count("memory checking") == 2 and order.count("native, cache off") == 1
+    assert order[0] == order[-1] == "native"
+
+
+def test_benchmark_measures_pairs_in_turns(tmp_path, monkeypatch):
+    """Programs that sleep in their steps: all of them work, one at a time, and the ratio is that of the medians."""
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch/__init__.py").write_text("from . import cuda\n")
+    (tmp_path / "torch/cuda.py").write_text("def synchronize(): pass\n")
+    (tmp_path / "step.py").write_text(
+        "import statistics, time, torch\n"
+        "times, begins = [], []\n"
+        "for _ in range(40):\n"
+        "    start = time.perf_counter(); time.sleep(0.002); torch.cuda.synchronize(); times.append(time.perf_counter() - start)\n"
+        "    begins.append(start)\n"
+        f"open(r'{tmp_path}/' + str(begins[0]) + '.turns', 'w').write(' '.join(map(str, begins)))\n"
+        "print(f'median step {statistics.median(times[1:]) * 1e3:.2f} ms, loss 0.5')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    bench = bench_training.Bench(tmp_path, None)
+    pairs = bench_training.run_pairs(bench, [sys.executable, str(tmp_path / "step.py")], bench_training.WAYS[0], 2)
+    assert [run.problem for pair in pairs for run in pair] == [""] * 4
+    lines, ratio = bench_training.pairs_table(pairs)
+    assert lines[-1].startswith("| 2 | ") and ratio == pytest.approx(1, abs=0.5)
+    steps = sorted((float(begin), file.name) for file in tmp_path.glob("*.turns") for begin in file.read_text().split()[1:])
+    changes = sum(first[1] != second[1] for first, second in zip(steps, steps[1:]))
+    assert changes <= 4 * (40 / bench_training.TURN_STEPS + 1)  # at random it would be over a hundred
 
 
 def test_rows_are_listed_without_a_gpu_and_have_names_of_their_own():

@@ -16,6 +16,8 @@
 namespace ops_debug::shadow {
 namespace {
 
+constexpr Checks kAllChecks{.races = true, .sync = true, .init = true};
+
 std::vector<std::string> Tokens(const std::string& text) {
   std::vector<std::string> tokens;
   std::string token;
@@ -68,7 +70,7 @@ TEST_CASE("damaged PTX is rewritten or refused") {
     for (int round = 0; round < 200; round++) {
       const std::string text = Damage(tokens, random);
       INFO(entry.path() << " round " << round);
-      (Instrument(text, Rewrite::kMemoryChecks).ok() ? accepted : refused)++;
+      (Instrument(text, Rewrite::kMemoryChecks, kAllChecks).ok() ? accepted : refused)++;
     }
   }
   CHECK(files >= 3);
@@ -109,7 +111,7 @@ TEST_CASE("instructions that lack operands or types are no harm") {
     INFO(instruction);
     const std::string text =
         ModuleText(EntryText("ld.param.u64 %rd1, [k_p];\n" + std::string(instruction)));
-    auto result = Instrument(text, Rewrite::kMemoryChecks);
+    auto result = Instrument(text, Rewrite::kMemoryChecks, kAllChecks);
     CHECK((result.ok() ? !result->ptx.empty() : !result.error().message.empty()));
   }
 }

@@ -104,6 +104,32 @@ TEST_CASE(
   CHECK(module.sites[0].use_ptx_line == module.sites[0].ptx_line + 2);
 }
 
+TEST_CASE("loads through a parameter ask first whether the host knows its memory to be written") {
+  const std::string body = std::string(kAddress) +
+                           "ld.global.f32 %f1, [%rd2];\nld.global.f32 %f2, [%rd2+8];\n"
+                           "add.f32 %f3, %f1, %f2;\nst.global.f32 [%rd2+4], %f3;";
+  const InstrumentedModule module = WithInit(EntryText(body));
+  const KernelPlan& plan = module.kernels[0];
+  CHECK(plan.init.slots == std::vector<uint32_t>{0});
+  CHECK(plan.init.written_offset == 8);
+  CHECK(plan.launch_parameter_bytes == 16);
+  // The two loads, never the store.
+  size_t tests = 0;
+  for (size_t at = module.ptx.find("@%odsiw0 bra.uni"); at != std::string::npos;
+       at = module.ptx.find("@%odsiw0 bra.uni", at + 1)) {
+    tests++;
+  }
+  CHECK(tests == 2);
+  CHECK(plan.init.marked_stores == 1);
+}
+
+TEST_CASE("kernels that read nothing through parameters have no room for what is written") {
+  const InstrumentedModule module =
+      WithInit(EntryText(std::string(kAddress) + "st.global.u32 [%rd2+4], %r1;"));
+  CHECK(module.kernels[0].init.slots.empty());
+  CHECK(module.kernels[0].launch_parameter_bytes == 8);
+}
+
 TEST_CASE("what writes memory that cannot be named is told to the host") {
   CHECK(WithInit(EntryText(std::string(kAddress) +
                            "cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%rd9, {%r1}], "

@@ -96,6 +96,15 @@ TEST_CASE("lanes of a warp need a warp barrier") {
               Threads(32)) == "silent");
 }
 
+TEST_CASE("where lanes and warps race on the same lines, the barrier of the block is missing") {
+  // Each thread reads the word of thread (tid + 33) % 64: of its own warp for lane 31 only.
+  CHECK_THAT(
+      Races(kWords + R"(st.shared.u32 [%r10], %r1; add.u32 %r14, %r1, 33; and.b32 %r14, %r14, 63;
+    shl.b32 %r14, %r14, 2; add.u32 %r14, %r20, %r14; ld.shared.u32 %r5, [%r14];)",
+            Threads(64)),
+      Contains(kBlockBarrier) && !Contains(kWarpBarrier));
+}
+
 TEST_CASE("a shuffle or a vote orders no memory") {
   CHECK_THAT(Races(kWords + R"(st.shared.u32 [%r10], %r1;
     shfl.sync.idx.b32 %r6, %r1, 0, 31, -1; vote.sync.all.pred %p2, %p1, -1;

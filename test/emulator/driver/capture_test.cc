@@ -280,6 +280,54 @@ TEST_CASE("unsafe calls follow the modes of the capture and of the thread") {
   CHECK(cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS);
 }
 
+TEST_CASE("waiting, asking, unloading, registering memory and limits are unsafe calls, too") {
+  // As measured on an H200 (driver 580): each fails and invalidates, unless the mode is relaxed.
+  Context context;
+  const CUstream stream = NewStream();
+  const CUstream other = NewStream();
+  const CUevent event = NewEvent();
+  CUgraph graph = nullptr;
+  alignas(4096) static char memory[4096];
+  const auto check = [&](auto call) {
+    Begin(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    CHECK(call() == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    CHECK(StatusOf(stream) == CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+    CHECK(cuStreamEndCapture(stream, &graph) == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    Begin(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    REQUIRE(cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS);
+    CHECK(call() == CUDA_SUCCESS);
+    REQUIRE(cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS);
+    CHECK(cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS);
+  };
+  check([&] { return cuStreamSynchronize(other); });
+  check([&] { return cuStreamQuery(other); });
+  check([&] { return cuEventSynchronize(event); });
+  check([&] { return cuEventQuery(event); });
+  check([&] { return cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 2048); });
+  check([&] { return cuMemHostRegister_v2(memory, sizeof memory, 0); });
+  CHECK(cuMemHostUnregister(memory) == CUDA_SUCCESS);
+  constexpr char kText[] = ".version 8.0\n.target sm_90\n.address_size 64\n";
+  CUmodule module = nullptr;
+  REQUIRE(cuModuleLoadData(&module, kText) == CUDA_SUCCESS);
+  check([&] { return cuModuleUnload(module); });
+  CUlibrary library = nullptr;
+  REQUIRE(cuLibraryLoadData(&library, kText, nullptr, nullptr, 0, nullptr, nullptr, 0) ==
+          CUDA_SUCCESS);
+  check([&] { return cuLibraryUnload(library); });
+}
+
+TEST_CASE("asking a captured stream for its flags invalidates the capture in every mode") {
+  Context context;
+  const CUstream stream = NewStream();
+  CUgraph graph = nullptr;
+  unsigned flags = 0;
+  CHECK(cuStreamGetFlags(stream, &flags) == CUDA_SUCCESS);
+  Begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+  CHECK(cuStreamGetFlags(stream, &flags) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  CHECK(cuStreamEndCapture(stream, &graph) == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
 TEST_CASE("another thread cannot end a capture unless it is relaxed") {
   Context context;
   const CUstream stream = NewStream();

@@ -227,6 +227,42 @@ ret;
   }
 }
 
+// In a replay nobody else runs: no patience, but the host's memory proves nothing.
+TEST_CASE("a launch that is alone and spins is told apart by whose memory it is") {
+  DeviceMemory memory;
+  auto loaded = Program::Load(R"(.version 8.5
+.target sm_90
+.address_size 64
+.visible .entry kernel(.param .u64 flag)
+{
+.reg .pred %p1; .reg .b32 %r1; .reg .b64 %rd1;
+ld.param.u64 %rd1, [flag];
+SPIN: ld.volatile.global.u32 %r1, [%rd1]; setp.eq.u32 %p1, %r1, 0; @%p1 bra SPIN;
+ret;
+})",
+                              memory);
+  REQUIRE(loaded.ok());
+  const uint64_t flag = memory.Allocate(4);
+  LaunchConfig config;
+  config.parameters = std::as_bytes(std::span(&flag, 1));
+  config.is_alone = true;
+  const Program& program = **loaded;
+  for (const bool by_host : {false, true}) {
+    config.host_accessible = [by_host](uint64_t) { return by_host; };
+    const auto begin = std::chrono::steady_clock::now();
+    const LaunchOutcome outcome =
+        Run(program, *program.FindKernel("kernel"), config, DeviceModel{}, memory, 1);
+    CHECK(std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(2500));
+    REQUIRE_FALSE(outcome.ok);
+    CHECK(outcome.error.spins_globally);
+    CHECK((outcome.error.code == LaunchError::Code::kHostWait) == by_host);
+    CHECK((outcome.error.code == LaunchError::Code::kDeadlock) == !by_host);
+    CHECK_THAT(outcome.error.message,
+               by_host ? Catch::Contains("waits for memory that the host can write")
+                       : Catch::Contains("no thread can go on"));
+  }
+}
+
 TEST_CASE("a loop with a time limit ends by itself") {
   const RunResult result = RunBody(R"(
     mov.u64 %rd4, %globaltimer;

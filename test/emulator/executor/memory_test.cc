@@ -1,4 +1,5 @@
 // Address spaces, widths, atomics, and what a bad access says.
+#include <array>
 #include <catch2/catch.hpp>
 #include <cstring>
 
@@ -200,6 +201,34 @@ TEST_CASE("freed memory and the page behind an allocation are not accessible") {
   CHECK_FALSE(memory.Free(a));
   CHECK_FALSE(memory.Accessible(a, 1));
   CHECK(memory.allocated_bytes() == 100);
+}
+
+TEST_CASE("adopted blocks lie where the process mapped them and may share a page") {
+  DeviceMemory memory(DeviceMemory::Reach::kAnywhere);
+  alignas(4096) static std::array<std::byte, 3 * 4096> mapped{};
+  const auto start = reinterpret_cast<uint64_t>(mapped.data());
+  REQUIRE(memory.Adopt(start + 256, 512));
+  REQUIRE(memory.Adopt(start + 1024, 4096));
+  CHECK_FALSE(memory.Adopt(start + 5119, 10));
+  CHECK(memory.Accessible(start, 8192));
+  CHECK_FALSE(memory.Accessible(start + 8192, 1));
+  uint64_t base = 0, size = 0;
+  CHECK(memory.Find(start + 5119, &base, &size));
+  CHECK((base == start + 1024 && size == 4096));
+  CHECK(memory.Owns(start + 256));
+  CHECK_FALSE(memory.Owns(start));
+  CHECK(memory.Free(start + 1024));
+  CHECK(memory.Accessible(start, 4096));
+  CHECK_FALSE(memory.Accessible(start + 4096, 1));
+  CHECK(memory.Free(start + 256));
+  CHECK_FALSE(memory.Accessible(start, 1));
+  CHECK(memory.allocated_bytes() == 0);
+}
+
+TEST_CASE("a device that does not reach everywhere adopts nothing") {
+  DeviceMemory memory;
+  alignas(4096) static std::array<std::byte, 4096> mapped{};
+  CHECK_FALSE(memory.Adopt(reinterpret_cast<uint64_t>(mapped.data()), 4096));
 }
 
 TEST_CASE("registered host memory is accessible at its own address") {

@@ -228,6 +228,13 @@ static void kernel_writes_the_source_behind_the_copy(Setting& v) {
   fill<<<1, kCount, 0, v.s>>>(v.pinned, 3);
   cudaStreamSynchronize(v.s);
 }
+static void device_writes_the_source_before_the_copy(Setting& v) {
+  spin<<<1, kCount, 0, v.s>>>(v.scratch, 200);
+  cudaMemsetAsync(v.x, 5, kBytes, v.s);
+  cudaMemcpyAsync(v.pinned, v.x, kBytes, cudaMemcpyDeviceToHost, v.s);
+  cudaMemcpyAsync(v.x, v.pinned, kBytes, cudaMemcpyHostToDevice, v.s);
+  cudaStreamSynchronize(v.s);
+}
 static void source_changes_after_the_wait(Setting& v) {
   for (int i = 0; i < 3; i++) {
     for (int k = 0; k < kCount; k++) v.pinned[k] = i + k;
@@ -373,6 +380,7 @@ static const struct {
     CASE(pool_hands_memory_on),
     CASE(stream_was_made_again),
     CASE(kernel_writes_the_source_behind_the_copy),
+    CASE(device_writes_the_source_before_the_copy),
     CASE(source_changes_after_the_wait),
     CASE(devices_copy_in_turn),
     CASE(pageable_copy_may_be_under_way),

@@ -25,6 +25,8 @@ using handlers_test::StartTest;
 using handlers_test::TakeEvents;
 
 using Options = std::vector<std::pair<CUjit_option, void*>>;
+// Rewritten text is compiled on all processors.
+const Options::value_type kInParallel{CU_JIT_SPLIT_COMPILE, nullptr};
 
 void* Value(uintptr_t value) { return reinterpret_cast<void*>(value); }
 
@@ -55,7 +57,7 @@ TEST_CASE("a cubin whose PTX is known is loaded as instrumented text") {
   CHECK(module.kernels(0).checked());
   CHECK(module.kernels(0).engine() == "ptx");
   CHECK(TheDriver().module_texts.back().find("scale$ops_debug") != std::string::npos);
-  CHECK(TheDriver().module_options.back().empty());
+  CHECK(TheDriver().module_options.back() == Options{kInParallel});
 }
 
 TEST_CASE("a cubin whose PTX is not known is loaded as it is") {
@@ -66,8 +68,9 @@ TEST_CASE("a cubin whose PTX is not known is loaded as it is") {
 
 TEST_CASE("the assembler's options become the driver's") {
   Loaded(KnownCubin("limited", {.max_registers = 40, .optimization = 1}));
-  CHECK(TheDriver().module_options.back() ==
-        Options{{CU_JIT_MAX_REGISTERS, Value(40)}, {CU_JIT_OPTIMIZATION_LEVEL, Value(1)}});
+  CHECK(TheDriver().module_options.back() == Options{{CU_JIT_MAX_REGISTERS, Value(40)},
+                                                     {CU_JIT_OPTIMIZATION_LEVEL, Value(1)},
+                                                     kInParallel});
 }
 
 TEST_CASE("without fused multiply-add the text says so in each operation") {
@@ -88,10 +91,11 @@ TEST_CASE("the program's compile options mean nothing for a cubin and do not rea
   REQUIRE(cuModuleLoadDataEx(&module, cubin.data(), 4, options, values) == CUDA_SUCCESS);
   CHECK(TheDriver().module_options.back() ==
         Options{{CU_JIT_INFO_LOG_BUFFER, log},
-                {CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, Value(sizeof log)}});
+                {CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, Value(sizeof log)},
+                kInParallel});
   // For PTX of its own they do.
   REQUIRE(cuModuleLoadDataEx(&module, ScaleText(), 4, options, values) == CUDA_SUCCESS);
-  CHECK(TheDriver().module_options.back().size() == 4);
+  CHECK(TheDriver().module_options.back().size() == 5);
 }
 
 TEST_CASE("if the driver rejects the PTX the cubin itself is loaded") {
@@ -179,7 +183,7 @@ TEST_CASE("what the driver links of PTX alone is checked as that PTX") {
   REQUIRE(modules.size() == 1);
   CHECK(modules[0].note() == "PTX from cuLinkComplete");
   CHECK(TheDriver().module_texts.back().find("other") != std::string::npos);
-  CHECK(TheDriver().module_options.back() == Options{{CU_JIT_MAX_REGISTERS, value}});
+  CHECK(TheDriver().module_options.back() == Options{{CU_JIT_MAX_REGISTERS, value}, kInParallel});
 }
 
 TEST_CASE("what the driver links with machine code has no PTX, and that is said once") {

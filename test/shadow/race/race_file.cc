@@ -40,7 +40,7 @@ int main(int argc, char** argv) {
                 plan.proved_accesses, plan.checked, plan.reason.c_str());
     for (const RaceSlot& slot : plan.slots)
       std::printf("parameter %u:%s%s%s\n", slot.parameter_offset, slot.reads ? " read" : "",
-                  slot.writes ? " written" : "", slot.own_index ? " own index" : "");
+                  slot.writes ? " written" : "", slot.forms.empty() ? "" : " known form");
     std::printf("thread instructions: %llu plain, %llu memory, %llu races (%.2fx)\n",
                 static_cast<unsigned long long>(counts[0]),
                 static_cast<unsigned long long>(counts[1]),
