@@ -110,6 +110,9 @@ def main() -> int:
         for way, command in ways.items():
             of_sanitizer = way in ("racecheck", "initcheck")
             results[way] = measure(command, arguments.sanitizer_limit if of_sanitizer else 600)
+            # The tables come last; whoever is stopped before them keeps this.
+            print(f"{way}: {results[way]['seconds']:.1f} s; " + ", ".join(f"{k} {ms}" for k, (ms, _) in results[way]["kernels"].items()),
+                  file=sys.stderr, flush=True)
             if arguments.output:
                 arguments.output.mkdir(parents=True, exist_ok=True)
                 (arguments.output / f"{way.replace(' ', '_')}.txt").write_text(results[way]["output"])

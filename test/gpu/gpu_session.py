@@ -13,6 +13,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 
@@ -134,7 +135,11 @@ class Session:
             except Exception as error:  # a broken row must not hide the others
                 seen = [f"{type(error).__name__}: {error}"]
             outcome = seen if isinstance(seen, Outcome) else Outcome(seen)
-            return Row(name, group, wanted, outcome, time.perf_counter() - start)
+            row = Row(name, group, wanted, outcome, time.perf_counter() - start)
+            # The table comes last; whoever is stopped before it keeps this.
+            print(f"{'NO ' if outcome.problems else 'ok '} {name} ({row.seconds:.1f} s) {'; '.join(outcome.problems) or outcome.note}",
+                  file=sys.stderr, flush=True)
+            return row
 
         chosen = [task for task in self._tasks if re.search(only, task[0]) and (not groups or task[3] in groups)]
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
