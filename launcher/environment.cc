@@ -77,11 +77,15 @@ std::variant<Environment, Problem> TargetEnvironment(
   Environment environment = inherited;
   Prepend(environment, "LD_PRELOAD", library);
   environment[proto::kEnvLibrary] = library;
-  // The driver loads what this names into every process that initialises it: into children, too,
-  // whose environment lost LD_PRELOAD. A tool that the user put there keeps its place.
-  environment.try_emplace("CUDA_INJECTION64_PATH", library);
-  if (access(installation.python_folder.c_str(), R_OK) == 0) {
-    Prepend(environment, "PYTHONPATH", installation.python_folder);
+  // What nothing is checked with stays away: a run without checks is to cost nothing measurable.
+  const bool watches = options.checks != "none" || options.rewrite == "null";
+  if (watches) {
+    // The driver loads what this names into every process that initialises it: into children, too,
+    // whose environment lost LD_PRELOAD. A tool that the user put there keeps its place.
+    environment.try_emplace("CUDA_INJECTION64_PATH", library);
+    if (access(installation.python_folder.c_str(), R_OK) == 0) {
+      Prepend(environment, "PYTHONPATH", installation.python_folder);
+    }
   }
   environment[proto::kEnvRing] = ring_name;
   environment[proto::kEnvChecks] = options.checks;

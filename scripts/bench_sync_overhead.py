@@ -20,9 +20,11 @@ build/ops-debug, nvcc and an NVIDIA GPU.
 """
 import argparse
 import json
+import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -53,17 +55,14 @@ def program_text(source: pathlib.Path) -> str:
 def measure(command: list[str], limit_s: float) -> dict:
     """What it printed until it ended, or was stopped."""
     start = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    # A group of its own: compute-sanitizer's program outlives it, and keeps the pipe open.
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
     try:
         output, _ = process.communicate(timeout=limit_s)
         stopped = False
     except subprocess.TimeoutExpired:
-        process.terminate()
-        try:
-            output, _ = process.communicate(timeout=10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            output, _ = process.communicate()
+        os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
         stopped = True
     rows = re.findall(r"^(\w+)\s+([\d.]+) ms ([0-9a-f]{16})$", output, re.MULTILINE)
     memory = re.search(r"^memory (\d+) MiB$", output, re.MULTILINE)
@@ -141,11 +140,13 @@ def main() -> int:
 
     wrong = False
     for way in others:
+        if way in ("racecheck", "initcheck"):  # one repetition: saxpy adds to what is there
+            continue
         differing = [k for k in results[way]["kernels"] if results[way]["kernels"][k][1] != native[k][1]]
         if differing:
             wrong = True
             print(f"\n{way}: results differ from native's in {', '.join(differing)}")
-        if results[way]["code"] != 0 and way not in ("racecheck", "initcheck"):
+        if results[way]["code"] != 0:
             wrong = True
             print(f"\n{way}: exit code {results[way]['code']}, so a finding or a failure")
     if not wrong:

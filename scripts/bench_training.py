@@ -90,6 +90,8 @@ class Bench:
     def __init__(self, folder: pathlib.Path, output: pathlib.Path | None):
         self.folder, self.output, self.number = folder, output, 0
         self.lock = threading.Lock()
+        if output:
+            output.mkdir(parents=True, exist_ok=True)
         # One home for all ways: native's first run fills the compile caches, as on a user's machine.
         self.environment = {**os.environ, "HOME": str(folder), "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")}
 
@@ -210,7 +212,7 @@ def main() -> int:
         sanitizer = shutil.which("compute-sanitizer")
         works = bool(sanitizer) and bench_overhead.sanitizer_works(sanitizer, nvcc, folder, arch)
         for variant in arguments.variants.split(","):
-            bench = Bench(folder, arguments.output)
+            bench = Bench(folder, arguments.output and arguments.output / variant)
             program = [*variants[variant], str(arguments.steps)]
             short = [*variants[variant], str(arguments.sanitizer_steps)]
             native_short = bench.run(WAYS[0], short)  # also fills the caches

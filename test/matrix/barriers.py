@@ -33,7 +33,7 @@ def generate() -> list[Micro]:
     add("leaves_behind", ["__syncthreads();", "if (threadIdx.x >= 32) return;", end], False)
     add("leaves_before_named", ["if (threadIdx.x >= 32) return;", "BARRIER(\"sync\", 1, 32);", end], False)
     # ---- Named barriers
-    add("count_no_multiple_of_warp", ["BARRIER(\"sync\", 1, 48); //!", end], True, block=48)
+    add("count_no_multiple_of_warp", ["BARRIER(\"sync\", 1, 48); //!", end], True, block=48, alone=True)
     add("ids_differ", ["if (threadIdx.x < 32) { BARRIER(\"sync\", 1, 64); //!", "} else { BARRIER(\"sync\", 2, 64); //!", "}", end], True,
         kinds=(DIVERGENCE, FOREVER), alone=True)
     add("counts_differ", ["if (threadIdx.x < 32) { BARRIER(\"sync\", 1, 64); //!", "} else { BARRIER(\"sync\", 1, 96); //!", "}", end], True,
@@ -46,7 +46,8 @@ def generate() -> list[Micro]:
     # ---- Warps. A mask may name lanes that have left, so the other lanes have something left to do.
     behind = "out[64 + threadIdx.x] = 1;"
     add("syncwarp_full_in_half", ["if (threadIdx.x < 16) __syncwarp(); //!", "KEEP;", behind], True, block=32, kinds=(DIVERGENCE, "missing-warp-sync"))
-    add("syncwarp_not_in_mask", ["if (threadIdx.x >= 16) __syncwarp(0x0000ffffu); //!", end], True, block=32, kinds=(DIVERGENCE, "missing-warp-sync"))
+    add("syncwarp_not_in_mask", ["if (threadIdx.x >= 16) __syncwarp(0x0000ffffu); //!", end], True, block=32, kinds=(DIVERGENCE, "missing-warp-sync"),
+        alone=True)
     add("shfl_full_in_half", ["if (threadIdx.x < 16) out[threadIdx.x] = __shfl_sync(0xffffffffu, threadIdx.x, 3); //!", "KEEP;", behind], True, block=32,
         kinds=(DIVERGENCE, "missing-warp-sync"))
     add("ballot_full_in_half", ["if (threadIdx.x < 16) out[threadIdx.x] = __ballot_sync(0xffffffffu, threadIdx.x & 1); //!", "KEEP;", behind], True, block=32,
