@@ -28,6 +28,7 @@ enum class Event : uint32_t {
   kLaunchNotCaptured = 19,
   kLaunchStuck = 20,
   kReplayEnded = 21,
+  kNumericalFault = 22,
 };
 
 enum class ProcessStart : uint32_t {
@@ -342,6 +343,30 @@ enum class ReplayEnded : uint32_t {
   kDeadlock = 5,
 };
 
+enum class NumericValue : uint32_t {
+  kName = 1,
+  kType = 2,
+  kBits = 3,
+};
+
+enum class NumericalFault : uint32_t {
+  kKind = 1,
+  kSite = 2,
+  kLaunch = 3,
+  kBlock = 4,
+  kThread = 5,
+  kCount = 6,
+  kOperands = 7,
+  kResult = 8,
+  kWorst = 9,
+  kExactValue = 10,
+  kWrappedValue = 11,
+  kOrigin = 12,
+  kExecutions = 13,
+  kModuleId = 14,
+  kEngine = 15,
+};
+
 }  // namespace ops_debug::interposer::proto_fields
 
 // The enums themselves.
@@ -414,6 +439,28 @@ enum class SyncFaultKind : int32_t {
   kInvalidMbarrier = 5,
   kDeadlock = 6,
   kWarpMask = 7,
+};
+
+enum class NumericalFaultKind : int32_t {
+  kUnspecified = 0,
+  kNanCreated = 1,
+  kInfCreated = 2,
+  kOverflow = 3,
+  kUnderflow = 4,
+  kNanPropagated = 5,
+  kInfPropagated = 6,
+  kVanished = 7,
+  kNarrowingOverflow = 8,
+  kNarrowingUnderflow = 9,
+  kNarrowingLoss = 10,
+  kWidenedRounded = 11,
+  kStagnation = 12,
+  kCancellation = 13,
+  kConstantWidened = 14,
+  kIndexOverflow = 15,
+  kUnorderedComparison = 16,
+  kShadowDifference = 17,
+  kMatrixInput = 18,
 };
 
 }  // namespace ops_debug::interposer::proto_enums
