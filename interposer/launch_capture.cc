@@ -63,6 +63,8 @@ Captures& TheCaptures() {
 }
 
 std::atomic<bool> g_timed_out{false};
+std::atomic<bool> g_saved{false};        // or somebody else has
+std::atomic<bool> g_save_missed{false};  // and the reason told
 std::atomic<uint64_t> g_next_capture{1};
 
 [[maybe_unused]] const bool registered = [] {
@@ -360,6 +362,37 @@ uint64_t Attend(const LaunchToCapture& launch, const std::function<LaunchRecord(
   return 0;
 }
 
+// Why it was not written; empty: it was, or another process has.
+std::string Save(const LaunchToCapture& launch, const std::function<LaunchRecord()>& record) {
+  const std::string& path = Options().capture_launch;
+  if (access(path.c_str(), F_OK) == 0) {
+    g_saved = true;
+    return {};
+  }
+  if (const char* obstacle = ObstacleTo(launch)) return obstacle;
+  if (!launch.function->kernel->plan) return "its PTX is not known";
+  Captures& all = TheCaptures();
+  const std::unique_lock one_at_a_time(all.one_at_a_time, kPatience);
+  if (!one_at_a_time) return "other launches were being captured for too long";
+  if (g_saved) return {};
+  InternalCalls calls(*launch.context);
+  if (!calls.ok()) return "its context cannot be made current";
+  Gathering gathering(launch);
+  const CapturedLaunchDescription description = DescribeCaptured(record(), false);
+  if (!gathering.Run(nullptr, description, all)) return gathering.reason();
+  uint64_t bytes = 0;
+  int error = 0;
+  if (!WriteCapture(gathering.capture(), path, &bytes, &error))
+    return "the file cannot be written: " + std::string(std::strerror(error));
+  g_saved = true;
+  Send(DiagnosticEvent{.severity = proto_enums::Severity::kNote,
+                       .text = "launch " + std::to_string(description.launch.launch_id) + " of " +
+                               description.launch.kernel + " was saved to " + path + " (" +
+                               std::to_string(bytes) + " bytes)",
+                       .hint = "run it again: ops-debug replay " + path});
+  return {};
+}
+
 }  // namespace
 
 bool CapturesLaunches() noexcept {
@@ -370,6 +403,22 @@ bool CapturesLaunches() noexcept {
            (options.check_races || options.check_sync || options.check_init);
   }();
   return captures;
+}
+
+bool SavesLaunch() noexcept { return !Options().capture_launch.empty() && !g_saved; }
+
+void SaveLaunch(const LaunchToCapture& launch,
+                const std::function<LaunchRecord()>& record) noexcept {
+  try {
+    const std::string why = Save(launch, record);
+    if (why.empty() || g_save_missed.exchange(true)) return;
+    Send(DiagnosticEvent{
+        .severity = proto_enums::Severity::kWarning,
+        .text = "a launch of " + launch.function->kernel->name + " could not be saved: " + why,
+        .hint = "the next launch is tried; --kernel-name and --launch-skip choose "
+                "another, --replay-memory how much memory it may reach"});
+  } catch (...) {
+  }
 }
 
 bool NeedsCapture(const LaunchRequest& request, const KernelRecord& kernel) noexcept {

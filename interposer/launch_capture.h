@@ -43,6 +43,14 @@ bool NeedsCapture(const LaunchRequest& request, const KernelRecord& kernel) noex
 uint64_t CaptureLaunch(const LaunchToCapture& launch,
                        const std::function<LaunchRecord()>& record) noexcept;
 
+// True while a launch is still to be saved (SessionOptions::capture_launch): cheap.
+bool SavesLaunch() noexcept;
+
+// Writes this launch to the user's file, for `ops-debug replay`. If it cannot be written, the
+// reason is told and the next one is tried. Never throws.
+void SaveLaunch(const LaunchToCapture& launch,
+                const std::function<LaunchRecord()>& record) noexcept;
+
 // The driver has taken the launch.
 void CapturedLaunchSubmitted(uint64_t capture_id, const ContextPointer& context,
                              CUstream explicit_stream) noexcept;

@@ -76,6 +76,7 @@ LaunchPath::LaunchPath(const LaunchRequest& request)
     Cover();
   } else {
     reason_ = FindTwin();
+    SaveToFile();
     CaptureForReplay();
     if (reason_.empty()) {
       if (!twin_parameters_.Build(
@@ -197,6 +198,17 @@ void LaunchPath::CaptureForReplay() {
                                .node = node_,
                                .order = ordered ? &order_->operation() : nullptr},
                               [this] { return MakeRecord(); });
+}
+
+void LaunchPath::SaveToFile() {
+  if (!SavesLaunch()) return;
+  if (!context_) context_ = ContextOf(*function_, request_);
+  SaveLaunch({.request = request_,
+              .function = function_,
+              .context = context_,
+              .stream = stream_,
+              .node = node_},
+             [this] { return MakeRecord(); });
 }
 
 void LaunchPath::NoteHostMemoryWrites() {

@@ -60,6 +60,7 @@ class LaunchPath {
   void Cover();  // by another engine, if one can
   LaunchRecord MakeRecord();
   void Remember();           // under id_, once
+  void SaveToFile();         // --capture-launch
   void CaptureForReplay();   // if its kernel cannot decide everything itself
   void PrepareRaceChecks();  // of the twin
   void PrepareInitChecks();  // of the twin

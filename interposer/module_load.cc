@@ -63,6 +63,7 @@ shadow::Checks ChecksOfKernels() {
 // may be captured because of how they are made, whatever the kernels are.
 bool MayBeCaptured(const shadow::InstrumentedModule& code, const std::string& ptx) {
   constexpr size_t kSmallText = 4 << 20;
+  if (!Options().capture_launch.empty()) return true;
   if (Options().replay_folder.empty()) return false;
   return ptx.size() <= kSmallText ||
          std::any_of(code.kernels.begin(), code.kernels.end(),

@@ -75,6 +75,7 @@ SessionOptions ReadEnvironment() {
   options.library = Environment(proto::kEnvLibrary);
   options.replay_folder = Environment(proto::kEnvReplayFolder);
   ReadNumber(proto::kEnvReplayMemory, &options.replay_memory_bytes);
+  options.capture_launch = Environment(proto::kEnvCaptureLaunch);
   options.races_in_shared_only = Environment(proto::kEnvRaceMemory) == "shared";
   return options;
 }

@@ -36,6 +36,7 @@ struct SessionOptions {
   std::string library;        // full path of the interposer, as the launcher named it
   std::string replay_folder;  // for captured launches; empty: none are captured
   uint64_t replay_memory_bytes = 64ull << 20;  // most of one capture
+  std::string capture_launch;                  // file for one launch; empty: none is saved
   bool races_in_shared_only = false;           // kEnvRaceMemory is "shared"
 };
 

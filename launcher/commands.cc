@@ -1,4 +1,8 @@
 // What can follow "ops-debug".
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #include <iostream>
 #include <sstream>
 
@@ -97,6 +101,34 @@ int CheckSync(const Installation& installation, const FlagValues& values) {
   return Check(installation, values, "check-sync", "race,sync,init");
 }
 
+// A launch that --capture-launch saved, by itself, on the CPU device: the only one that can place
+// its memory where it was.
+int Replay(const Installation& installation, const FlagValues& values) {
+  if (values.operands.size() != 1 || values.has_separator) {
+    return Tell({values.operands.empty() ? "there is no launch to replay"
+                                         : "one launch is replayed at a time",
+                 "ops-debug replay FILE, where FILE was written with run --capture-launch FILE"});
+  }
+  const std::string& file = values.operands.front();
+  if (access(file.c_str(), R_OK) != 0) {
+    return Tell({"cannot read " + file + ": " + strerror(errno),
+                 "run --capture-launch FILE writes such a file"});
+  }
+  auto options = ReadRunOptions(values, "all");
+  if (const auto* problem = std::get_if<Problem>(&options)) return Tell(*problem);
+  RunOptions& run = std::get<RunOptions>(options);
+  if (run.device.kind == DeviceKind::kGpu) {
+    return Tell(
+        {"a captured launch is replayed on the CPU device: a GPU cannot place memory at "
+         "chosen addresses",
+         "leave --device away"});
+  }
+  run.device.kind = DeviceKind::kEmulator;
+  return RunUnderTool(
+      installation, run,
+      {.path = installation.replayer, .arguments = {"ops-debug-replayer", "--no-result", file}});
+}
+
 int Report(const Installation& installation, const FlagValues& values) {
   std::vector<std::string> files = values.operands;
   files.insert(files.end(), values.command.begin(), values.command.end());
@@ -133,6 +165,13 @@ const Command kCommands[] = {
      "ops-debug run --check all -- python3 train.py",
      {{"Flags", &kCheckFlags}, {"Common flags", &kRunFlags}},
      Run},
+    {"replay",
+     "run one captured launch again, by itself, on the CPU device",
+     "[FLAGS] FILE",
+     "ops-debug run --capture-launch launch.capture --kernel-name softmax -- python3 train.py\n"
+     "ops-debug replay launch.capture --check race,sync",
+     {{"Flags", &kReplayFlags}, {"Common flags", &kRunFlags}},
+     Replay},
     {"report",
      "print the report of recorded logs again, merged if there are several",
      "[FLAGS] FILE|FOLDER ...",

@@ -110,8 +110,10 @@ std::variant<Environment, Problem> TargetEnvironment(
   set_or_clear(proto::kEnvSample, number(options.sample));
   set_or_clear(proto::kEnvLeakCheck, options.leak_check ? "1" : "");
   set_or_clear(proto::kEnvReplayFolder, replay_folder);
-  set_or_clear(proto::kEnvReplayMemory,
-               replay_folder.empty() ? "" : std::to_string(options.replay_memory_bytes));
+  set_or_clear(proto::kEnvReplayMemory, replay_folder.empty() && options.capture_launch.empty()
+                                            ? ""
+                                            : std::to_string(options.replay_memory_bytes));
+  set_or_clear(proto::kEnvCaptureLaunch, options.capture_launch);
   set_or_clear(proto::kEnvRaceMemory, options.race_memory == "all" ? "" : options.race_memory);
   if (options.schedule_seed)
     environment[proto::kEnvScheduleSeed] = std::to_string(*options.schedule_seed);

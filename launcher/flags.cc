@@ -58,12 +58,20 @@ constexpr Flag kCheckTable[] = {
     {"check", "CHECK[,CHECK...]",
      "memory, race, sync (barriers, deadlocks), init (uninitialised reads), all or none (memory)"},
     {"check-sync", nullptr, "the same as --check race,sync,init, beside what --check names"},
+    {"capture-launch", "FILE",
+     "save the first launch that --kernel-name and --launch-skip let through, with all the memory "
+     "that it can reach, for ops-debug replay FILE"},
 };
 
 constexpr Flag kSyncTable[] = {
     {"check", "CHECK[,CHECK...]",
      "memory, race, sync (barriers, deadlocks), init (uninitialised reads), all or none "
      "(race,sync,init)"},
+};
+
+constexpr Flag kReplayTable[] = {
+    {"check", "CHECK[,CHECK...]",
+     "memory, race, sync (barriers, deadlocks), init (uninitialised reads), all or none (all)"},
 };
 
 constexpr Flag kKernelTable[] = {
@@ -111,6 +119,7 @@ std::vector<std::string> VisibleNames(const std::vector<std::span<const Flag>>& 
 const std::span<const Flag> kRunFlags = kRunTable;
 const std::span<const Flag> kCheckFlags = kCheckTable;
 const std::span<const Flag> kSyncFlags = kSyncTable;
+const std::span<const Flag> kReplayFlags = kReplayTable;
 const std::span<const Flag> kKernelFlags = kKernelTable;
 const std::span<const Flag> kReportFlags = kReportTable;
 

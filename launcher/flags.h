@@ -25,6 +25,8 @@ extern const std::span<const Flag> kRunFlags;
 extern const std::span<const Flag> kCheckFlags;
 // Of `check-sync` only.
 extern const std::span<const Flag> kSyncFlags;
+// Of `replay` only.
+extern const std::span<const Flag> kReplayFlags;
 // Of commands that take --kernel; handed on as they are.
 extern const std::span<const Flag> kKernelFlags;
 // Of `report`.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <filesystem>
 #include <set>
 
 #include "proto/kernel_name_pattern.h"
@@ -251,6 +252,26 @@ std::optional<Problem> ReadFilters(const FlagValues& values, RunOptions* options
   return std::nullopt;
 }
 
+// A launch that is to be saved may be large: it is the only one.
+std::optional<Problem> ReadCaptureLaunch(const FlagValues& values, RunOptions* options) {
+  if (!values.Has("capture-launch")) return std::nullopt;
+  const std::string file = values.Get("capture-launch");
+  std::error_code error;
+  options->capture_launch = std::filesystem::absolute(file, error).string();
+  if (file.empty() || error || std::filesystem::is_directory(options->capture_launch, error)) {
+    return BadValue("capture-launch", file, "a file name");
+  }
+  const std::vector<std::string> checks = SplitAtCommas(options->checks);
+  if (std::find(checks.begin(), checks.end(), "memory") == checks.end() ||
+      options->engine == "sass" || options->rewrite == "null") {
+    return Problem{"--capture-launch needs kernels whose PTX is rewritten for memory checking",
+                   "give --check memory, or all, and leave --engine and --rewrite away"};
+  }
+  constexpr uint64_t kMost_bytes = 1900ull << 20;  // one protobuf message
+  if (!values.Has("replay-memory")) options->replay_memory_bytes = kMost_bytes;
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::string RunOptions::ReplayChecks() const {
@@ -332,6 +353,7 @@ std::variant<RunOptions, Problem> ReadRunOptions(const FlagValues& values,
   }
   if (auto problem = ReadFilters(values, &options)) return *problem;
   if (auto problem = ReadReplays(values, &options)) return *problem;
+  if (auto problem = ReadCaptureLaunch(values, &options)) return *problem;
   options.log = values.Get("log");
   if (values.Has("log") && options.log.empty()) return BadValue("log", "", "a file name");
   if (values.Has("quarantine-size")) {

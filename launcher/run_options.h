@@ -51,6 +51,7 @@ struct RunOptions {
   uint64_t replay_memory_bytes = 64 << 20;  // of one such launch
   uint64_t replay_time_s = 20;              // of one replay
   std::string race_memory = "all";          // or "shared"
+  std::string capture_launch;               // file for one launch; empty: none
 
   // Of `checks`, those that a replay decides; empty: none.
   std::string ReplayChecks() const;

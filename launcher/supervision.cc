@@ -233,6 +233,11 @@ int RunUnderTool(const Installation& installation, const RunOptions& options, co
                 << (parent.empty() ? "TMPDIR" : parent) << ": " << strerror(errno) << '\n';
     }
   }
+  if (!options.capture_launch.empty()) {
+    // Whoever finds the file there leaves it: another process of this run has written it.
+    std::error_code error;
+    std::filesystem::remove(options.capture_launch, error);
+  }
   const Environment inherited = InheritedEnvironment();
   const auto environment = TargetEnvironment(
       inherited, installation, options, std::get<DeviceChoice>(device), ring.name, replays.path());

@@ -56,6 +56,10 @@ inline constexpr char kEnvReplayFolder[] = "OPS_DEBUG_REPLAY_FOLDER";
 // Decimal: most bytes of one capture. Unset: 64 MiB.
 inline constexpr char kEnvReplayMemory[] = "OPS_DEBUG_REPLAY_MEMORY";
 
+// Absolute path: the first launch that the filters let through is written there (capture.proto),
+// unless the file exists. Unset: none is.
+inline constexpr char kEnvCaptureLaunch[] = "OPS_DEBUG_CAPTURE_LAUNCH";
+
 // "all" (default) or "shared": memory in which instrumented kernels look for races.
 inline constexpr char kEnvRaceMemory[] = "OPS_DEBUG_RACE_MEMORY";
 

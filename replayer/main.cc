@@ -40,22 +40,23 @@ Outcome ReplayFile(const std::string& path, char** arguments) {
 }
 
 int Main(int count, char** arguments) {
-  if (count != 2) {
+  const bool keeps_result = count == 2;
+  if (count != 2 && !(count == 3 && std::string(arguments[1]) == "--no-result")) {
     std::fputs(
-        "usage: ops-debug-replayer CAPTURE\n"
+        "usage: ops-debug-replayer [--no-result] CAPTURE\n"
         "Makes captured launches again. ops-debug starts it by itself (--replay on); by hand:\n"
         "  ops-debug run --device emulator --check race,sync,init -- ops-debug-replayer CAPTURE\n",
         stderr);
     return kExitUsage;
   }
   SilenceOutput();
-  const std::string path = arguments[1];
+  const std::string path = arguments[count - 1];
   const Outcome outcome = ReplayFile(path, arguments);
   if (!outcome.ok()) {
     const std::string word(WordOf(outcome.kind));
     std::fprintf(stderr, "ops-debug-replayer: %s: %s\n", word.c_str(), outcome.reason.c_str());
   }
-  WriteOutcome(path, outcome);
+  if (keeps_result) WriteOutcome(path, outcome);
   return static_cast<int>(outcome.kind);
 }
 
