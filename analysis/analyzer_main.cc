@@ -21,12 +21,14 @@
 #include <cstring>
 #include <filesystem>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "analysis/event_analysis.h"
 #include "analysis/json_report.h"
 #include "analysis/live_recording.h"
+#include "analysis/precision_trace.h"
 #include "analysis/report_file.h"
 #include "analysis/suppressions.h"
 #include "analysis/text_report.h"
@@ -50,6 +52,7 @@ struct Options {
   std::vector<std::string> suppressions, shipped_suppressions;
   bool generate_suppressions = false;
   bool list_kernels = false;
+  std::string precision_trace;
   ReplayOptions replays;
   unsigned replay_time_s = 20;
 };
@@ -68,6 +71,7 @@ bool Parse(int argc, char** argv, Options* options) {
   flags.add_options()("suppressions", po::value(&options->suppressions));
   flags.add_options()("shipped-suppressions", po::value(&options->shipped_suppressions));
   flags.add_options()("gen-suppressions", po::bool_switch(&options->generate_suppressions));
+  flags.add_options()("precision-trace", po::value(&options->precision_trace));
   flags.add_options()("list-kernels", po::bool_switch(&options->list_kernels));
   flags.add_options()("control-fd", po::value(&options->control_fd));
   flags.add_options()("result-fd", po::value(&options->result_fd));
@@ -120,12 +124,6 @@ class Link {
   int fd_;
 };
 
-bool WantsColour(int fd) {
-  const char* terminal = std::getenv("TERM");
-  return isatty(fd) == 1 && std::getenv("NO_COLOR") == nullptr && terminal != nullptr &&
-         std::strcmp(terminal, "dumb") != 0;
-}
-
 int Run(const Options& options, const Link& link) {
   auto opened =
       ReportFile::Open(options.output, options.read.empty() ? STDERR_FILENO : STDOUT_FILENO);
@@ -137,6 +135,13 @@ int Run(const Options& options, const Link& link) {
     output.Discard();
     return link.Fail(message, hint);
   };
+  std::optional<ReportFile> trace;
+  if (!options.precision_trace.empty()) {
+    auto file = ReportFile::Open(options.precision_trace, STDOUT_FILENO);
+    if (!file.ok())
+      return fail(std::string(file.status().message()), "choose another --precision-trace");
+    trace.emplace(std::move(*file));
+  }
   // The user's first: what both hide is the user's decision.
   Suppressions suppressions;
   for (const bool shipped : {false, true}) {
@@ -191,6 +196,16 @@ int Run(const Options& options, const Link& link) {
     }
   }
   Report report = analysis.Finish();
+  if (trace) {
+    const bool csv = options.precision_trace.ends_with(".csv");
+    if (const absl::Status status = trace->Write(csv ? WriteTraceCsv(report.conversions)
+                                                     : WriteTraceJson(report.conversions));
+        !status.ok()) {
+      report.remarks.push_back(
+          {Severity::kWarning, std::string(status.message()),
+           "the trace of conversions is not written; the report holds it, too"});
+    }
+  }
   suppressions.Apply(report);
   if (options.generate_suppressions) GenerateSuppressions(report);
   const std::string text = options.format == "json"

@@ -75,6 +75,12 @@ void EventAnalysis::Add(const proto::Event& event) {
     case proto::Event::kRedundantSync:
       sync_.Add(process, event.redundant_sync());
       break;
+    case proto::Event::kNumericalFault: {
+      const proto::NumericalFault& fault = event.numerical_fault();
+      coverage_.AddReport(fault.launch().kernel(), fault.engine());
+      precision_.Add(process, fault);
+      break;
+    }
     case proto::Event::kInvalidLaunch:
       memory_.Add(process, event.invalid_launch());
       break;
@@ -130,11 +136,13 @@ Report EventAnalysis::Finish() {
   report.coverage.replays.decided_pairs = races.decided;
   std::vector<Finding> findings = memory_.Finish();
   for (std::vector<Finding> part : {std::move(races.proven), init_.Finish(), sync_.FinishFaults(),
-                                    host_.Finish(), sync_.FinishRedundant()}) {
+                                    precision_.Finish(), host_.Finish(), sync_.FinishRedundant()}) {
     std::move(part.begin(), part.end(), std::back_inserter(findings));
   }
   RemoveExplainedReads(findings);
+  RemoveAccessesOfWrappedIndexes(findings);
   report.findings = MergeProcesses(std::move(findings), processes_);
+  report.conversions = precision_.Conversions();
   report.unproven = MergeProcesses(std::move(races.unproven), processes_);
   report.remarks = remarks_;
   report.lost_events = lost_events_;

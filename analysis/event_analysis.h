@@ -13,6 +13,7 @@
 #include "analysis/host_stack.h"
 #include "analysis/init_detector.h"
 #include "analysis/memory_detector.h"
+#include "analysis/precision_detector.h"
 #include "analysis/process_book.h"
 #include "analysis/race_detector.h"
 #include "analysis/replay_book.h"
@@ -49,6 +50,7 @@ class EventAnalysis {
   RaceDetector races_{symbolizer_};
   InitDetector init_{symbolizer_};
   SyncDetector sync_{symbolizer_};
+  PrecisionDetector precision_{symbolizer_};
   HostDetector host_{symbolizer_};
   CoverageBook coverage_;
   ReplayBook replays_;

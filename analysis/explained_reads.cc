@@ -1,4 +1,5 @@
-// Compares uninitialised reads with the reading sides of races (explained_reads.h).
+// Compares uninitialised reads with the reading sides of races, and accesses out of bounds with
+// indexes that have wrapped (explained_reads.h).
 #include "analysis/explained_reads.h"
 
 #include <algorithm>
@@ -30,6 +31,36 @@ bool Explains(const Finding& race, const Finding& read) {
 }
 
 }  // namespace
+
+void RemoveAccessesOfWrappedIndexes(std::vector<Finding>& findings) {
+  const auto explains = [](const Finding& index, const Finding& access) {
+    if (index.kind != "index-overflow" || index.process_id != access.process_id ||
+        index.kernel != access.kernel || access.frames.empty()) {
+      return false;
+    }
+    const SourceLocation& place = access.frames.front();
+    return (!index.frames.empty() && index.frames.front().file == place.file &&
+            index.frames.front().line == place.line) ||
+           std::any_of(index.related.begin(), index.related.end(), [&](const RelatedPlace& used) {
+             return used.file == place.file && used.line == place.line;
+           });
+  };
+  std::vector<bool> explained(findings.size(), false);
+  for (size_t i = 0; i < findings.size(); ++i) {
+    const Finding& access = findings[i];
+    if (access.kind != "oob-global") continue;
+    for (Finding& index : findings) {
+      if (!explains(index, access)) continue;
+      explained[i] = true;
+      index.related.push_back({access.frames.front().file, access.frames.front().line,
+                               "out of bounds: " + access.message});
+      if (!index.allocation) index.allocation = access.allocation;
+      break;
+    }
+  }
+  size_t at = 0;
+  std::erase_if(findings, [&](const Finding&) { return explained[at++]; });
+}
 
 void RemoveExplainedReads(std::vector<Finding>& findings) {
   std::vector<bool> explained;

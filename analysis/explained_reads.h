@@ -13,4 +13,9 @@ namespace ops_debug::analysis {
 // same line and memory, on the reading side of the race.
 void RemoveExplainedReads(std::vector<Finding>& findings);
 
+// An index that has wrapped leads out of bounds: who computes it in 64 bits has repaired both.
+// Removes accesses out of bounds at the place where an `index-overflow` of the same kernel was
+// used, and tells that finding what was reached.
+void RemoveAccessesOfWrappedIndexes(std::vector<Finding>& findings);
+
 }  // namespace ops_debug::analysis

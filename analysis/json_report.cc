@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "analysis/precision_trace.h"
+
 namespace ops_debug::analysis {
 namespace {
 
@@ -392,6 +394,11 @@ std::string WriteJson(const Report& report) {
   document["suppressions"] = Json::array();
   for (const SuppressionUse& use : report.suppressions) {
     document["suppressions"].push_back(ToJson(use));
+  }
+  if (!report.conversions.empty()) {
+    document["conversions"] = Json::array();
+    for (const Conversion& conversion : report.conversions)
+      document["conversions"].push_back(ConversionJson(conversion));
   }
   document["coverage"] = ToJson(report.coverage);
   document["lost_events"] = report.lost_events;

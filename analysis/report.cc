@@ -65,7 +65,7 @@ std::vector<std::string> Coverage::Checks() const {
     all.insert(process.checks.begin(), process.checks.end());
   }
   std::vector<std::string> checks;
-  for (const char* check : {"memory", "race", "sync", "init"}) {
+  for (const char* check : {"memory", "race", "sync", "init", "precision"}) {
     if (all.contains(check)) checks.emplace_back(check);
   }
   if (checks.empty() && all.contains("none")) checks.emplace_back("none");

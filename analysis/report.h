@@ -204,6 +204,21 @@ struct Finding {
   std::string found_in_text;  // "ranks 0, 1", "process 77 (worker)"
 };
 
+// A conversion between floating-point types, as far as it was counted (--trace-fp16-to-fp32).
+struct Conversion {
+  uint32_t process_id = 0;
+  std::string kernel, function;  // as in Finding, like the next three
+  std::vector<SourceLocation> frames;
+  uint32_t ptx_line = 0;
+  std::string instruction;
+  std::string from, to;  // PTX types: "f32", "f16"
+  bool widens = false;  // exact; `origin` says where the value was rounded before, if that is known
+  std::string origin;   // "cvt.rn.f16.f32 at k.cu:12"
+  uint64_t executions = 0, rounded = 0;  // by all threads; those that lost something
+  double worst_relative_loss = 0;
+  std::string example_from, example_to;  // the first that lost something
+};
+
 struct UncheckedAccesses {
   std::string instruction;
   std::string reason;
@@ -328,6 +343,7 @@ struct Report {
   std::vector<SuppressedFinding> suppressed;
   std::vector<SuppressionUse> suppressions;  // all entries that were read
   std::vector<Remark> remarks;
+  std::vector<Conversion> conversions;
   Coverage coverage;
   uint64_t lost_events = 0;
 };

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,6 +23,12 @@ bool WriteAll(int fd, const std::string& text) {
     done += static_cast<size_t>(size);
   }
   return true;
+}
+
+bool WantsColour(int fd) {
+  const char* terminal = getenv("TERM");
+  return isatty(fd) == 1 && getenv("NO_COLOR") == nullptr && terminal != nullptr &&
+         strcmp(terminal, "dumb") != 0;
 }
 
 namespace {

@@ -12,6 +12,9 @@ namespace ops_debug::analysis {
 // All of it, however often the system takes a part. False and errno on failure.
 bool WriteAll(int fd, const std::string& text);
 
+// Whether a report to `fd` may be coloured: a terminal that can, and no NO_COLOR (no-color.org).
+bool WantsColour(int fd);
+
 class ReportFile {
  public:
   // `path` "-": standard output; empty: `stream`. Opened early, so that a run of hours does not end

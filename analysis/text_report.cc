@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "analysis/source_lines.h"
+#include "analysis/text_conversions.h"
 #include "analysis/text_coverage.h"
 #include "analysis/text_sheet.h"
 
@@ -38,6 +39,7 @@ class Writer {
     }
     for (const Finding& finding : report.unproven) WriteFinding(finding, "unproven");
     WriteGeneratedSuppressions(report);
+    WriteConversions(report.conversions, sheet_);
     WriteCoverage(report, list_kernels_, sheet_);
     WriteSuppressed(report, sheet_);
     for (const Remark& remark : report.remarks) WriteRemark(remark);
@@ -228,7 +230,10 @@ class Writer {
       }
       const std::string bound = finding.count_is_lower_bound ? "at least " : "";
       if (finding.count > 1) {
-        text += ", and " + bound + Count(finding.count - 1, "more access", "more accesses");
+        const bool access = !finding.access.empty() || finding.address;
+        text += ", and " + bound +
+                Count(finding.count - 1, access ? "more access" : "more time",
+                      access ? "more accesses" : "more times");
       }
       sheet_.Labelled("first", text);
     } else if (finding.count > 1 && finding.leaked_bytes == 0) {

@@ -325,6 +325,34 @@ void Encode(pbf_builder<tags::UninitialisedRead>& out, const UninitialisedReadEv
   Put(out, F::kEngine, event.engine);
 }
 
+template <class Tag>
+void Put(pbf_builder<Tag>& out, Tag tag, const NumericValueDescription& value) {
+  using F = tags::NumericValue;
+  pbf_builder<F> part(out, tag);
+  Put(part, F::kName, value.name);
+  Put(part, F::kType, value.type);
+  Put(part, F::kBits, value.bits);
+}
+
+void Encode(pbf_builder<tags::NumericalFault>& out, const NumericalFaultEvent& event) {
+  using F = tags::NumericalFault;
+  PutEnum(out, F::kKind, event.kind);
+  Put(out, F::kSite, event.site);
+  Put(out, F::kLaunch, event.launch);
+  Put(out, F::kBlock, event.block);
+  Put(out, F::kThread, event.thread);
+  Put(out, F::kCount, event.count);
+  for (const NumericValueDescription& operand : event.operands) Put(out, F::kOperands, operand);
+  if (event.has_result) Put(out, F::kResult, event.result);
+  if (event.worst != 0) out.add_double(F::kWorst, event.worst);
+  if (event.exact_value != 0) out.add_int64(F::kExactValue, event.exact_value);
+  if (event.wrapped_value != 0) out.add_int64(F::kWrappedValue, event.wrapped_value);
+  if (event.has_origin) Put(out, F::kOrigin, event.origin);
+  Put(out, F::kExecutions, event.executions);
+  Put(out, F::kModuleId, event.module_id);
+  Put(out, F::kEngine, event.engine);
+}
+
 void Encode(pbf_builder<tags::SyncFault>& out, const SyncFaultEvent& event) {
   using F = tags::SyncFault;
   PutEnum(out, F::kKind, event.kind);
@@ -465,6 +493,9 @@ bool Send(const LeakEvent& event) noexcept { return SendAs<tags::Leak>(tags::Eve
 bool Send(const RaceEvent& event) noexcept { return SendAs<tags::Race>(tags::Event::kRace, event); }
 bool Send(const UninitialisedReadEvent& event) noexcept {
   return SendAs<tags::UninitialisedRead>(tags::Event::kUninitialisedRead, event);
+}
+bool Send(const NumericalFaultEvent& event) noexcept {
+  return SendAs<tags::NumericalFault>(tags::Event::kNumericalFault, event);
 }
 bool Send(const SyncFaultEvent& event) noexcept {
   return SendAs<tags::SyncFault>(tags::Event::kSyncFault, event);

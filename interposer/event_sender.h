@@ -253,6 +253,29 @@ struct UninitialisedReadEvent {
   std::string engine;
 };
 
+struct NumericValueDescription {
+  std::string name, type;
+  uint64_t bits = 0;
+};
+
+struct NumericalFaultEvent {
+  proto_enums::NumericalFaultKind kind = proto_enums::NumericalFaultKind::kUnspecified;
+  FaultSite site;
+  LaunchDescription launch;
+  Dim3 block, thread;
+  uint64_t count = 0;
+  std::vector<NumericValueDescription> operands;
+  bool has_result = false;
+  NumericValueDescription result;
+  double worst = 0;
+  int64_t exact_value = 0, wrapped_value = 0;  // of an index
+  bool has_origin = false;
+  FaultSite origin;
+  uint64_t executions = 0;
+  uint64_t module_id = 0;
+  std::string engine;
+};
+
 struct WaitersDescription {
   bool has_site = false;
   FaultSite site;
@@ -324,6 +347,7 @@ bool Send(const CallFailedEvent& event) noexcept;
 bool Send(const LeakEvent& event) noexcept;
 bool Send(const RaceEvent& event) noexcept;
 bool Send(const UninitialisedReadEvent& event) noexcept;
+bool Send(const NumericalFaultEvent& event) noexcept;
 bool Send(const SyncFaultEvent& event) noexcept;
 bool Send(const RedundantSyncEvent& event) noexcept;
 bool Send(const LaunchCapturedEvent& event) noexcept;

@@ -399,7 +399,7 @@ const EmulatorChecks* ExactChecks() noexcept {
 bool InstrumentsKernels() noexcept {
   const SessionOptions& options = Options();
   if (!ChecksAnything()) return false;
-  return options.check_memory || !options.exact_checks;
+  return options.check_memory || options.check_precision || !options.exact_checks;
 }
 
 void HideFromChecks(uint64_t address, uint64_t bytes) noexcept {

@@ -16,6 +16,7 @@
 #include "interposer/fault_watch.h"
 #include "interposer/launch_record.h"
 #include "interposer/launch_timing.h"
+#include "interposer/numeric_drain.h"
 #include "interposer/process.h"
 #include "interposer/race_state.h"
 #include "interposer/sass_engine.h"
@@ -94,9 +95,16 @@ void StartAfresh(ModuleInstance& instance, const std::vector<uint64_t>& entries)
   }
 }
 
-void ReportUnknownAccesses(ModuleInstance& instance, uint64_t module_id) {
-  uint64_t count = 0;
-  if (!instance.context->device.Read(&count, instance.counters, sizeof count)) return;
+void ReportCounters(ModuleInstance& instance, uint64_t module_id) {
+  shadow::Counters counters{};
+  if (!instance.context->device.Read(&counters, instance.counters, sizeof counters)) return;
+  if (counters.lost_numeric != 0) {
+    SendOnce(DiagnosticEvent{.severity = proto_enums::Severity::kWarning,
+                             .text = "more places with numerical faults than there is room for; "
+                                     "some are not reported",
+                             .hint = "choose kernels with --kernel-name"});
+  }
+  const uint64_t count = counters.unknown_accesses;
   if (count <= instance.reported_unknown) return;
   Send(UnknownAccessesEvent{.module_id = module_id, .count = count - instance.reported_unknown});
   instance.reported_unknown = count;
@@ -106,7 +114,7 @@ void DrainInstance(ModuleInstance& instance, DrainDepth depth, bool idle, bool w
   const auto module = instance.module.lock();
   if (!module) return;
   std::lock_guard lock(instance.drain_mutex);
-  if (!instance.published || instance.entries == 0) return;
+  if (!instance.published || (instance.entries == 0 && instance.numeric_slots == 0)) return;
   if (depth == DrainDepth::kHostOnly &&
       ptx::ReadableBytes(instance.published) < instance.entries * sizeof(PublishedFault)) {
     return;
@@ -116,7 +124,7 @@ void DrainInstance(ModuleInstance& instance, DrainDepth depth, bool idle, bool w
     if (__atomic_load_n(&instance.published[entry].sequence, __ATOMIC_RELAXED) != 0)
       faulty.push_back(entry);
   }
-  if (faulty.empty() && !with_counters) return;
+  if (faulty.empty() && !with_counters && !HasNewNumericFaults(instance)) return;
 
   const bool device = depth != DrainDepth::kHostOnly && !instance.context->lost;
   std::optional<InternalCalls> calls;
@@ -145,7 +153,8 @@ void DrainInstance(ModuleInstance& instance, DrainDepth depth, bool idle, bool w
     }
     if (idle && !records.empty()) StartAfresh(instance, faulty);
   }
-  if (with_counters && reachable) ReportUnknownAccesses(instance, module->id);
+  DrainNumericFaults(*module, instance, reachable, with_counters);
+  if (with_counters && reachable) ReportCounters(instance, module->id);
 }
 
 bool SummaryDue() {
@@ -231,10 +240,12 @@ bool ReportStandingFaults(std::chrono::steady_clock::time_point now,
         if (sequence == 0) continue;
         const auto reported = instance->reported.find(entry);
         if (reported != instance->reported.end() && reported->second.sequence == sequence) continue;
-        if (!instance->standing) instance->standing_since = now;
-        instance->standing = standing = true;
+        standing = true;
         break;
       }
+      standing |= HasNewNumericFaults(*instance);
+      if (standing && !instance->standing) instance->standing_since = now;
+      if (standing) instance->standing = true;
       if (!standing) instance->standing = false;
       standing = standing && now - instance->standing_since >= patience;
     }
@@ -249,8 +260,7 @@ void ForgetLaunched(CUcontext context) {
   std::erase_if(launched.instances, [&](const InstancePointer& instance) {
     if (instance->context->context != context) return false;
     std::lock_guard drain_lock(instance->drain_mutex);
-    instance->published = nullptr;
-    instance->entries = 0;
+    instance->ForgetChannel();
     return true;
   });
   launched.any = !launched.instances.empty();
@@ -274,8 +284,7 @@ void ForgetParent() noexcept {
   TheLaunched().instances.clear();
   TheLaunched().any = false;
   for (const InstancePointer& instance : AllInstances()) {
-    instance->published = nullptr;
-    instance->entries = 0;
+    instance->ForgetChannel();
   }
   for (const ContextPointer& context : AllContextStates()) context->lost = true;
 }

@@ -119,27 +119,6 @@ bool MayReadUnwritten(const shadow::KernelPlan& plan) {
          (plan.unwritten_reads.elsewhere || !plan.unwritten_reads.parameter_offsets.empty());
 }
 
-// The parameter buffer as the PTX lays it out. False: the program gives less.
-bool PackParameters(const shadow::KernelPlan& plan, const LaunchRequest& request,
-                    std::string* out) {
-  out->assign(plan.parameter_bytes, '\0');
-  std::span<const std::byte> buffer;
-  if (!request.parameters && ReadExtra(request.extra, &buffer)) {
-    if (buffer.size() < plan.parameter_bytes) return false;
-    std::memcpy(out->data(), buffer.data(), out->size());
-    return true;
-  }
-  for (size_t i = 0; i < plan.parameters.size(); i++) {
-    const ptx::ParameterLayout& parameter = plan.parameters[i];
-    if (!request.parameters || !request.parameters[i] ||
-        uint64_t{parameter.offset_bytes} + parameter.size_bytes > out->size()) {
-      return false;
-    }
-    std::memcpy(out->data() + parameter.offset_bytes, request.parameters[i], parameter.size_bytes);
-  }
-  return true;
-}
-
 // Gathers one capture.
 class Gathering {
  public:
@@ -394,6 +373,26 @@ std::string Save(const LaunchToCapture& launch, const std::function<LaunchRecord
 }
 
 }  // namespace
+
+bool PackParameters(const shadow::KernelPlan& plan, const LaunchRequest& request,
+                    std::string* out) {
+  out->assign(plan.parameter_bytes, '\0');
+  std::span<const std::byte> buffer;
+  if (!request.parameters && ReadExtra(request.extra, &buffer)) {
+    if (buffer.size() < plan.parameter_bytes) return false;
+    std::memcpy(out->data(), buffer.data(), out->size());
+    return true;
+  }
+  for (size_t i = 0; i < plan.parameters.size(); i++) {
+    const ptx::ParameterLayout& parameter = plan.parameters[i];
+    if (!request.parameters || !request.parameters[i] ||
+        uint64_t{parameter.offset_bytes} + parameter.size_bytes > out->size()) {
+      return false;
+    }
+    std::memcpy(out->data() + parameter.offset_bytes, request.parameters[i], parameter.size_bytes);
+  }
+  return true;
+}
 
 bool CapturesLaunches() noexcept {
   static const bool captures = [] {

@@ -43,6 +43,9 @@ bool NeedsCapture(const LaunchRequest& request, const KernelRecord& kernel) noex
 uint64_t CaptureLaunch(const LaunchToCapture& launch,
                        const std::function<LaunchRecord()>& record) noexcept;
 
+// The parameter buffer as the PTX lays it out. False: the program gives less.
+bool PackParameters(const shadow::KernelPlan& plan, const LaunchRequest& request, std::string* out);
+
 // True while a launch is still to be saved (SessionOptions::capture_launch): cheap.
 bool SavesLaunch() noexcept;
 

@@ -11,6 +11,7 @@
 #include "interposer/launch_capture.h"
 #include "interposer/launch_failure.h"
 #include "interposer/launch_pointers.h"
+#include "interposer/numeric_event.h"
 #include "interposer/pinned_memory.h"
 #include "interposer/race_state.h"
 #include "interposer/sass_engine.h"
@@ -77,6 +78,7 @@ LaunchPath::LaunchPath(const LaunchRequest& request)
   } else {
     reason_ = FindTwin();
     SaveToFile();
+    BeginTensorCapture();
     CaptureForReplay();
     if (reason_.empty()) {
       if (!twin_parameters_.Build(
@@ -88,6 +90,7 @@ LaunchPath::LaunchPath(const LaunchRequest& request)
         // Before it runs: another thread may drain its faults at once.
         Remember();
         NoteLaunch(instance_, node_);
+        ReportWidenedConstants(*function_->module, *kernel_, id_);
         if (!request.added_node) PrepareShadow(*context_, stream_, *function_, request);
         PrepareRaceChecks();
         PrepareInitChecks();
@@ -211,6 +214,17 @@ void LaunchPath::SaveToFile() {
              [this] { return MakeRecord(); });
 }
 
+void LaunchPath::BeginTensorCapture() {
+  if (!CapturesTensors()) return;
+  if (!context_) context_ = ContextOf(*function_, request_);
+  tensors_ = TensorCapture::Begin({.request = request_,
+                                   .function = function_,
+                                   .context = context_,
+                                   .stream = stream_,
+                                   .node = node_},
+                                  [this] { return MakeRecord(); });
+}
+
 void LaunchPath::NoteHostMemoryWrites() {
   if (!order_ || !order_->active()) return;
   const shadow::KernelPlan* plan = kernel_->plan;
@@ -297,6 +311,7 @@ bool LaunchPath::TwinLaunched(CUresult result) {
     if (capture_id_ != 0) CapturedLaunchSubmitted(capture_id_, context_, stream_);
     if (!node_) CountChecked(function_->module, *kernel_, Engine::kPtx);
     if (timer_) timer_->Finish();
+    if (tensors_) tensors_->Finish();
     return true;
   }
   if (EndsContext(result)) return true;
@@ -337,6 +352,7 @@ void LaunchPath::OriginalLaunched(CUresult result) {
   if (order_) order_->Submitted(result);
   if (capture_id_ != 0) CapturedLaunchSubmitted(capture_id_, context_, stream_);
   if (timer_) timer_->Finish();
+  if (tensors_) tensors_->Finish();
   if (node_) {
     kernel_->node_covered = covered_.has_value();
     if (covered_) kernel_->node_engine = *covered_;

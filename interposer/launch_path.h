@@ -7,6 +7,7 @@
 //   });
 #pragma once
 
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -18,6 +19,7 @@
 #include "interposer/module_registry.h"
 #include "interposer/session.h"
 #include "interposer/stream_order.h"
+#include "interposer/tensor_capture.h"
 
 namespace ops_debug::interposer {
 
@@ -59,12 +61,13 @@ class LaunchPath {
   std::string_view FindTwin();
   void Cover();  // by another engine, if one can
   LaunchRecord MakeRecord();
-  void Remember();           // under id_, once
-  void SaveToFile();         // --capture-launch
-  void CaptureForReplay();   // if its kernel cannot decide everything itself
-  void PrepareRaceChecks();  // of the twin
-  void PrepareInitChecks();  // of the twin
-  void NoteUnseenWrites();   // for reads of memory that was never written
+  void Remember();            // under id_, once
+  void SaveToFile();          // --capture-launch
+  void BeginTensorCapture();  // --capture
+  void CaptureForReplay();    // if its kernel cannot decide everything itself
+  void PrepareRaceChecks();   // of the twin
+  void PrepareInitChecks();   // of the twin
+  void NoteUnseenWrites();    // for reads of memory that was never written
   void NoteHostMemoryWrites();
 
   const LaunchRequest& request_;
@@ -87,6 +90,7 @@ class LaunchPath {
   std::unique_lock<std::mutex> race_lock_;  // until the driver has the launch (race_state.h)
   std::optional<LaunchOrder> order_;        // of a launch that runs now
   std::optional<LaunchTimer> timer_;
+  std::unique_ptr<TensorCapture> tensors_;
 };
 
 template <class Go>

@@ -52,6 +52,8 @@ shadow::Checks ChecksOfKernels() {
   const SessionOptions& options = Options();
   shadow::Checks checks;
   checks.memory = options.check_memory;
+  checks.precision = checks.indexes = options.check_precision;
+  checks.precision_trace = options.precision_trace;
   if (options.exact_checks) return checks;
   checks.races = options.check_races;
   checks.sync = options.check_sync;
@@ -110,6 +112,9 @@ ModuleLoadedEvent Describe(LoadedModule& module) {
     }
     for (const shadow::UncheckedAccess& access : plan.races.unchecked) {
       out.unchecked.push_back({access.instruction, "races: " + access.reason, access.count});
+    }
+    for (const shadow::UncheckedAccess& access : plan.precision.unchecked) {
+      out.unchecked.push_back({access.instruction, "numbers: " + access.reason, access.count});
     }
   }
   return event;

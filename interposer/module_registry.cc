@@ -3,6 +3,7 @@
 #include "interposer/module_registry.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <optional>
 #include <set>
@@ -89,6 +90,14 @@ void EnterVariables(const LoadedModule& module, ContextState& state) {
   }
 }
 
+// Of the table of numerical faults. A site breaks few rules of the many that there are.
+uint32_t NumericSlots(size_t sites) {
+  if (sites == 0) return 0;
+  const uint64_t wanted = std::bit_ceil(uint64_t{sites} * 4);
+  return static_cast<uint32_t>(
+      std::clamp<uint64_t>(wanted, shadow::kNumericSlotsLeast, shadow::kNumericSlotsMost));
+}
+
 std::string SetUp(const LoadedModule& module, ContextState& state, ModuleInstance* instance) {
   InternalCalls calls(state);
   if (!calls.ok()) return "its context cannot be made current";
@@ -105,8 +114,11 @@ std::string SetUp(const LoadedModule& module, ContextState& state, ModuleInstanc
   instance->entries = module.code.sites.size() * shadow::kFaultClasses;
   const uint64_t slots = std::max<uint64_t>(instance->entries, 1);
   const uint64_t records_bytes = slots * sizeof(shadow::FaultRecord);
-  const uint64_t device_bytes = records_bytes + sizeof(shadow::Counters);
-  const uint64_t published_bytes = slots * sizeof(shadow::PublishedFault);
+  const uint32_t numeric_slots = NumericSlots(module.code.numeric_sites.size());
+  const uint64_t device_bytes =
+      records_bytes + sizeof(shadow::Counters) + numeric_slots * sizeof(shadow::NumericRecord);
+  const uint64_t faults_bytes = slots * sizeof(shadow::PublishedFault);
+  const uint64_t published_bytes = faults_bytes + numeric_slots * sizeof(shadow::PublishedNumeric);
   instance->records = state.device.Allocate(device_bytes);
   if (instance->records == 0) return "no device memory for fault records";
   instance->counters = instance->records + records_bytes;
@@ -121,6 +133,12 @@ std::string SetUp(const LoadedModule& module, ContextState& state, ModuleInstanc
   HideFromChecks(reinterpret_cast<uint64_t>(published), published_bytes);
   HideFromChecks(symbol, symbol_bytes);
   instance->published = static_cast<shadow::PublishedFault*>(published);
+  if (numeric_slots != 0) {
+    instance->numeric_slots = numeric_slots;
+    instance->numeric_records = instance->counters + sizeof(shadow::Counters);
+    instance->numeric_published = reinterpret_cast<shadow::PublishedNumeric*>(
+        static_cast<std::byte*>(published) + faults_bytes);
+  }
   if (OPS_DEBUG_REAL(cuMemHostGetDevicePointer_v2)(&published_device, published, 0) !=
       CUDA_SUCCESS) {
     return "pinned host memory has no device address";
@@ -132,6 +150,9 @@ std::string SetUp(const LoadedModule& module, ContextState& state, ModuleInstanc
   context.counters = instance->counters;
   context.flags = Options().trap_on_error ? shadow::kFlagTrapOnError : 0;
   context.abi_version = shadow::kAbiVersion;
+  context.numeric_records = instance->numeric_records;
+  context.numeric_published = numeric_slots != 0 ? published_device + faults_bytes : 0;
+  context.numeric_slots = numeric_slots;
   if (state.init) {
     context.init_directory = state.init->directory();
     if (context.init_directory == 0) return "no device memory for the state of unwritten memory";
@@ -466,9 +487,8 @@ void FreeInstance(ModuleInstance& instance) {
   std::lock_guard lock(instance.drain_mutex);
   if (instance.records != 0) OPS_DEBUG_REAL(cuMemFree_v2)(instance.records);
   if (instance.published) OPS_DEBUG_REAL(cuMemFreeHost)(instance.published);
-  instance.records = instance.counters = 0;
-  instance.published = nullptr;
-  instance.entries = 0;
+  instance.records = instance.counters = instance.numeric_records = 0;
+  instance.ForgetChannel();
 }
 
 }  // namespace ops_debug::interposer

@@ -23,6 +23,7 @@
 #include "interposer/launch_filter.h"
 #include "interposer/launch_timing.h"
 #include "shadow/abi/device_abi.h"
+#include "shadow/abi/precision_abi.h"
 #include "shadow/passes/instrument.h"
 
 namespace ops_debug::interposer {
@@ -58,12 +59,15 @@ struct KernelRecord {
   std::atomic<Engine> node_engine{Engine::kSass};
   std::string node_not_checked_reason;
 
+  std::atomic<bool> constants_told{false};  // PrecisionPlan::constants
+
   KernelFilter filter;
   KernelTiming timing;
 };
 
-// The device data of an instrumented module in one context: FaultRecord[] and
-// Counters on the device, PublishedFault[] in pinned host memory.
+// The device data of an instrumented module in one context: FaultRecord[],
+// Counters and NumericRecord[] on the device, PublishedFault[] and
+// PublishedNumeric[] in pinned host memory.
 struct ModuleInstance {
   ContextPointer context;
   std::weak_ptr<const LoadedModule> module;
@@ -72,6 +76,9 @@ struct ModuleInstance {
   CUdeviceptr records = 0;
   CUdeviceptr counters = 0;
   shadow::PublishedFault* published = nullptr;
+  uint32_t numeric_slots = 0;  // 0: numerical faults are not looked for
+  CUdeviceptr numeric_records = 0;
+  shadow::PublishedNumeric* numeric_published = nullptr;
   std::atomic<bool> launched{false};  // is in the list of instances to drain
   std::atomic<bool> captured{false};  // a graph holds launches of it: may run
                                       // without our seeing a launch
@@ -82,9 +89,21 @@ struct ModuleInstance {
   };
   std::mutex drain_mutex;                           // guards the rest
   std::unordered_map<uint64_t, Reported> reported;  // by entry
+  struct ReportedNumeric {
+    bool told = false;
+    uint64_t count = 0, executions = 0;
+  };
+  std::unordered_map<uint32_t, ReportedNumeric> numeric_reported;  // by slot
   uint64_t reported_unknown = 0;
   bool standing = false;  // faults wait to be reported, since:
   std::chrono::steady_clock::time_point standing_since;
+
+  // Nothing can be read any more.
+  void ForgetChannel() {
+    published = nullptr;
+    numeric_published = nullptr;
+    entries = numeric_slots = 0;
+  }
 };
 using InstancePointer = std::shared_ptr<ModuleInstance>;
 

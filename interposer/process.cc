@@ -181,6 +181,7 @@ std::vector<std::string> ChecksInWords(const SessionOptions& options) {
   if (options.check_races) checks.emplace_back("race");
   if (options.check_sync) checks.emplace_back("sync");
   if (options.check_init) checks.emplace_back("init");
+  if (options.check_precision) checks.emplace_back("precision");
   if (checks.empty() || options.null_rewrite) checks = {"none"};
   return checks;
 }

@@ -53,7 +53,9 @@ SessionOptions ReadEnvironment() {
     options.check_races |= check == "race" || check == "all";
     options.check_sync |= check == "sync" || check == "all";
     options.check_init |= check == "init" || check == "all";
+    options.check_precision |= check == "precision" || check == "all";
   }
+  options.precision_trace = Environment(proto::kEnvPrecisionTrace) == "1";
   options.null_rewrite = Environment(proto::kEnvRewrite) == "null";
   options.trap_on_error = Environment(proto::kEnvOnError) == "trap";
   ReadNumber(proto::kEnvQuarantineBytes, &options.quarantine_bytes);
@@ -76,6 +78,9 @@ SessionOptions ReadEnvironment() {
   options.replay_folder = Environment(proto::kEnvReplayFolder);
   ReadNumber(proto::kEnvReplayMemory, &options.replay_memory_bytes);
   options.capture_launch = Environment(proto::kEnvCaptureLaunch);
+  options.capture_tensors = Environment(proto::kEnvCaptureTensors);
+  options.capture_folder = Environment(proto::kEnvCaptureFolder);
+  ReadNumber(proto::kEnvCaptureBytes, &options.capture_bytes);
   options.races_in_shared_only = Environment(proto::kEnvRaceMemory) == "shared";
   return options;
 }
@@ -129,7 +134,8 @@ const SessionOptions& Options() noexcept {
 bool ChecksAnything() noexcept {
   const SessionOptions& options = Options();
   return !options.null_rewrite &&
-         (options.check_memory || options.check_races || options.check_sync || options.check_init);
+         (options.check_memory || options.check_races || options.check_sync || options.check_init ||
+          options.check_precision);
 }
 
 bool SessionOpen() noexcept {

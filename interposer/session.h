@@ -15,10 +15,11 @@ struct SessionOptions {
   bool active = false;        // kEnvRing is set and the library is not to stay passive
   std::string ring;           // name of the shared-memory segment
   bool check_memory = false;  // kEnvChecks contains "memory" (default when unset)
-  // kEnvChecks contains "race", "sync", "init".
-  bool check_races = false, check_sync = false, check_init = false;
-  bool null_rewrite = false;   // kEnvRewrite is "null"
-  bool trap_on_error = false;  // kEnvOnError is "trap"
+  // kEnvChecks contains "race", "sync", "init", "precision".
+  bool check_races = false, check_sync = false, check_init = false, check_precision = false;
+  bool precision_trace = false;  // kEnvPrecisionTrace is "1"
+  bool null_rewrite = false;     // kEnvRewrite is "null"
+  bool trap_on_error = false;    // kEnvOnError is "trap"
   uint64_t quarantine_bytes = 256ull << 20;
   std::string dump_directory;  // where to write rewritten modules; empty: nowhere
   bool emulated = false;       // the target runs on the emulator
@@ -37,6 +38,9 @@ struct SessionOptions {
   std::string replay_folder;  // for captured launches; empty: none are captured
   uint64_t replay_memory_bytes = 64ull << 20;  // most of one capture
   std::string capture_launch;                  // file for one launch; empty: none is saved
+  std::string capture_tensors;                 // regular expression of kernels; empty: none
+  std::string capture_folder;                  // existing; for their tensors
+  uint64_t capture_bytes = 1ull << 30;         // of values
   bool races_in_shared_only = false;           // kEnvRaceMemory is "shared"
 };
 

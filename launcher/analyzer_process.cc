@@ -50,6 +50,8 @@ std::variant<AnalyzerProcess, Problem> AnalyzerProcess::StartWith(
   }
   if (options.generate_suppressions) arguments.push_back("--gen-suppressions");
   if (options.list_kernels) arguments.push_back("--list-kernels");
+  if (!options.precision_trace.empty())
+    arguments.push_back("--precision-trace=" + options.precision_trace);
   auto started = Start({.path = installation.analyzer,
                         .arguments = arguments,
                         .environment = InheritedEnvironment(),

@@ -29,6 +29,25 @@ struct ChangedSignal {
 };
 ChangedSignal g_changed_signals[] = {{SIGPIPE, SIG_ERR}, {SIGXFSZ, SIG_ERR}};
 
+// In the process that becomes the program.
+void RestoreSignals() {
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  for (const ChangedSignal& changed : g_changed_signals) {
+    if (changed.inherited != SIG_ERR) signal(changed.number, changed.inherited);
+  }
+}
+
+Problem CannotRun(const std::string& path, int fault) {
+  Problem problem{"cannot run " + path + ": " + strerror(fault), ""};
+  if (fault == ENOEXEC) problem.hint = "is it built for this machine? A script needs a #! line";
+  if (fault == ENOENT)
+    problem.hint = "is the interpreter in its first line, or its loader, installed?";
+  if (fault == E2BIG) problem.hint = "arguments and environment are too long";
+  return problem;
+}
+
 }  // namespace
 
 void IgnoreFailingOutput() {
@@ -71,12 +90,7 @@ std::variant<pid_t, Problem> Start(const ProgramStart& program) {
                    "is a limit on processes or memory reached?", kExitToolFailure};
   }
   if (child == 0) {
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, nullptr);
-    for (const ChangedSignal& changed : g_changed_signals) {
-      if (changed.inherited != SIG_ERR) signal(changed.number, changed.inherited);
-    }
+    RestoreSignals();
     for (const int fd : program.inherited_fds) fcntl(fd, F_SETFD, 0);
     if (program.without_stdin) {
       const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -96,12 +110,14 @@ std::variant<pid_t, Problem> Start(const ProgramStart& program) {
   } while (size < 0 && errno == EINTR);
   if (size != sizeof(fault)) return child;
   waitpid(child, nullptr, 0);
-  Problem problem{"cannot run " + program.path + ": " + strerror(fault), ""};
-  if (fault == ENOEXEC) problem.hint = "is it built for this machine? A script needs a #! line";
-  if (fault == ENOENT)
-    problem.hint = "is the interpreter in its first line, or its loader, installed?";
-  if (fault == E2BIG) problem.hint = "arguments and environment are too long";
-  return problem;
+  return CannotRun(program.path, fault);
+}
+
+Problem Become(const std::string& path, std::vector<std::string> arguments) {
+  const std::vector<char*> argv = Pointers(arguments);
+  RestoreSignals();
+  execv(path.c_str(), argv.data());
+  return CannotRun(path, errno);
 }
 
 }  // namespace ops_debug::launcher

@@ -51,4 +51,7 @@ void IgnoreFailingOutput();
 // the program, but for those that were ignored before.
 std::variant<pid_t, Problem> Start(const ProgramStart& program);
 
+// Makes this process the program, with the inherited environment; returns only to say why not.
+Problem Become(const std::string& path, std::vector<std::string> arguments);
+
 }  // namespace ops_debug::launcher

@@ -2,12 +2,16 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <iostream>
 #include <sstream>
 
 #include "launcher/command.h"
+#include "launcher/compare_process.h"
+#include "launcher/device.h"
 #include "launcher/doctor.h"
+#include "launcher/environment.h"
 #include "launcher/run_options.h"
 #include "launcher/schedules.h"
 #include "launcher/supervision.h"
@@ -129,6 +133,10 @@ int Replay(const Installation& installation, const FlagValues& values) {
       {.path = installation.replayer, .arguments = {"ops-debug-replayer", "--no-result", file}});
 }
 
+int CheckPrecision(const Installation& installation, const FlagValues& values) {
+  return Check(installation, values, "check-precision", "precision");
+}
+
 int Report(const Installation& installation, const FlagValues& values) {
   std::vector<std::string> files = values.operands;
   files.insert(files.end(), values.command.begin(), values.command.end());
@@ -139,6 +147,29 @@ int Report(const Installation& installation, const FlagValues& values) {
   const auto options = ReadReportOptions(values);
   if (const auto* problem = std::get_if<Problem>(&options)) return Tell(*problem);
   return ReportLogs(installation, std::get<ReportOptions>(options), files);
+}
+
+// The device is chosen here, where GPUs are known.
+int Validate(const Installation& installation, const FlagValues& values) {
+  FlagValues wish;
+  if (values.Has("device")) wish.Add("device", values.Get("device"));
+  const auto options = ReadRunOptions(wish);
+  if (const auto* problem = std::get_if<Problem>(&options)) return Tell(*problem);
+  const auto chosen = ChooseDevice(std::get<RunOptions>(options).device);
+  if (const auto* problem = std::get_if<Problem>(&chosen)) return Tell(*problem);
+  const DeviceChoice& device = std::get<DeviceChoice>(chosen);
+  if (device.index) {
+    const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+    setenv("CUDA_VISIBLE_DEVICES",
+           VisibleDevice(visible != nullptr ? visible : "", *device.index).c_str(), 1);
+  }
+  const char* kind = device.kind == DeviceKind::kGpu ? "gpu" : "emulator";
+  return BecomeCompare(installation, "validate", kValidateFlags, values,
+                       {std::string("--chosen-device=") + kind});
+}
+
+int Diff(const Installation& installation, const FlagValues& values) {
+  return BecomeCompare(installation, "diff", kDiffFlags, values);
 }
 
 const Command kCommands[] = {
@@ -158,6 +189,14 @@ const Command kCommands[] = {
      "ops-debug check-sync --kernel reduce_sum.cu --block-size 256",
      {{"Flags", &kSyncFlags}, {"Common flags", &kRunFlags}, {"Kernel flags", &kKernelFlags}},
      CheckSync},
+    {"check-precision",
+     "find NaN, infinity, overflow, lost precision and index arithmetic that wraps, by line",
+     "[FLAGS] -- PROGRAM [ARGUMENTS]\n"
+     "       ops-debug check-precision [FLAGS] --kernel FILE [KERNEL FLAGS] [-- ARGUMENTS]",
+     "ops-debug check-precision -- python3 train.py\n"
+     "ops-debug check-precision --kernel examples/layer_norm.cu --trace-fp16-to-fp32",
+     {{"Flags", &kPrecisionFlags}, {"Common flags", &kRunFlags}, {"Kernel flags", &kKernelFlags}},
+     CheckPrecision},
     {"run",
      "run a program under chosen checks",
      "[FLAGS] -- PROGRAM [ARGUMENTS]",
@@ -179,6 +218,28 @@ const Command kCommands[] = {
      "ops-debug report logs-of-all-ranks/",
      {{"Flags", &kReportFlags}},
      Report},
+    {"validate",
+     "hold an operator and its gradients against a reference",
+     "OP --reference REF --input-shape SHAPE [FLAGS]\n\n"
+     "OP and REF are providers: builtin:NAME, a .cu or .ptx file, FILE.cu:KERNEL, torch.nn.NAME,\n"
+     "package.module:function, FILE.py:FUNCTION, a .onnx model, saved tensors, a name in\n"
+     "ops-debug.yaml, or a short name: NAME.cu, NAME.py, NAME.onnx or a kernel NAME in the "
+     "current\nfolder.",
+     "ops-debug validate conv2d_depthwise --reference torch.nn.Conv2d --input-shape 1x32x224x224\n"
+     "ops-debug validate softmax.cu --reference builtin:softmax --input-shape 64x1000 --sweep",
+     {{"Flags", &kValidateFlags}},
+     Validate},
+    {"diff",
+     "compare saved tensors: what differs, how much, where, and which first",
+     "[FLAGS] [A B]\n\n"
+     "A and B are .npy, .npz or .safetensors files, or folders of them: candidate and reference.\n"
+     "Without them: the pair of the last `ops-debug validate`, or, if that was later, the last run "
+     "with\n"
+     "--capture against the one before it.",
+     "ops-debug diff mine.safetensors theirs.npz --rtol 1e-4\n"
+     "ops-debug diff run-a/ run-b/ --map names.map --format html --output diff.html --heatmap",
+     {{"Flags", &kDiffFlags}},
+     Diff},
     {"doctor",
      "tell what this machine lets ops-debug do, what is missing and what that costs",
      "[FLAGS]\n\nExits with 0 if programs can be checked on a GPU, 4 if only the emulator works, 3 "

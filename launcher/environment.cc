@@ -114,7 +114,12 @@ std::variant<Environment, Problem> TargetEnvironment(
                                             ? ""
                                             : std::to_string(options.replay_memory_bytes));
   set_or_clear(proto::kEnvCaptureLaunch, options.capture_launch);
+  set_or_clear(proto::kEnvCaptureTensors, options.capture_tensors);
+  set_or_clear(proto::kEnvCaptureFolder, options.capture_folder);
+  set_or_clear(proto::kEnvCaptureBytes,
+               options.capture_tensors.empty() ? "" : std::to_string(options.capture_bytes));
   set_or_clear(proto::kEnvRaceMemory, options.race_memory == "all" ? "" : options.race_memory);
+  set_or_clear(proto::kEnvPrecisionTrace, options.trace_conversions ? "1" : "");
   if (options.schedule_seed)
     environment[proto::kEnvScheduleSeed] = std::to_string(*options.schedule_seed);
   if (device.kind == DeviceKind::kEmulator) {

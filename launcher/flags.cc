@@ -54,10 +54,24 @@ constexpr Flag kRunTable[] = {
     {"help", nullptr, "show this"},
 };
 
+constexpr char kTraceConversionsHelp[] =
+    "--check precision: count every conversion between floating-point types, with its loss";
+constexpr char kPrecisionTraceHelp[] =
+    "the same, and write them there: a JSON object per line, or CSV if FILE ends in .csv";
+
 constexpr Flag kCheckTable[] = {
     {"check", "CHECK[,CHECK...]",
-     "memory, race, sync (barriers, deadlocks), init (uninitialised reads), all or none (memory)"},
+     "memory, race, sync (barriers, deadlocks), init (uninitialised reads), precision (NaN, "
+     "overflow, loss, index arithmetic), all or none (memory)"},
     {"check-sync", nullptr, "the same as --check race,sync,init, beside what --check names"},
+    {"trace-fp16-to-fp32", nullptr, kTraceConversionsHelp},
+    {"precision-trace", "FILE", kPrecisionTraceHelp},
+    {"capture", "REGEX",
+     "save what the pointers of kernels with such a name lead to, before and after each launch, as "
+     "FOLDER/KERNEL#CALL.safetensors, for ops-debug diff"},
+    {"capture-folder", "FOLDER", "--capture: new or empty (./ops-debug-capture)"},
+    {"capture-memory", "SIZE",
+     "--capture: most bytes of values that are kept; beyond, statistics alone (1G)"},
     {"capture-launch", "FILE",
      "save the first launch that --kernel-name and --launch-skip let through, with all the memory "
      "that it can reach, for ops-debug replay FILE"},
@@ -67,6 +81,14 @@ constexpr Flag kSyncTable[] = {
     {"check", "CHECK[,CHECK...]",
      "memory, race, sync (barriers, deadlocks), init (uninitialised reads), all or none "
      "(race,sync,init)"},
+};
+
+constexpr Flag kPrecisionTable[] = {
+    {"check", "CHECK[,CHECK...]",
+     "precision (NaN, overflow, loss, index arithmetic), memory, race, sync, init, all or none "
+     "(precision)"},
+    {"trace-fp16-to-fp32", nullptr, kTraceConversionsHelp},
+    {"precision-trace", "FILE", kPrecisionTraceHelp},
 };
 
 constexpr Flag kReplayTable[] = {
@@ -100,7 +122,46 @@ constexpr Flag kReportTable[] = {
     {"suppressions", "FILE", "findings that are known and accepted; format: analysis/README.md",
      true},
     {"gen-suppressions", nullptr, "print an entry for such a file with each finding"},
+    {"precision-trace", "FILE", "write the conversions that a precision check counted there"},
     {"list-kernels", nullptr, "list every kernel: engine, launches, share of the GPU time"},
+    {"help", nullptr, "show this"},
+};
+
+constexpr Flag kValidateTable[] = {
+    {"reference", "REF", "what is right, a provider like OP (\"reference\" in ops-debug.yaml)"},
+    {"input-shape", "AxB...", "shape of the first input, and of further ones in order", true},
+    {"input", "NAME=VALUE",
+     "an input: a file (FILE or FILE:KEY), a shape, or contents: random, positive, zeros, ones, "
+     "iota, nan, large, tiny, denormal, mixed, index:N, a number",
+     true},
+    {"attr", "NAME=VALUE", "an attribute of the operator: groups=32, padding=[1,1]", true},
+    {"dtype", "TYPE", "of the floating inputs (the operator's own, else float32)"},
+    {"rtol", "NUMBER",
+     "relative tolerance: pass if |OP - REF| <= atol + rtol * |REF| (by the type)"},
+    {"atol", "NUMBER", "absolute tolerance (by the type, as torch.testing.assert_close)"},
+    {"grad", nullptr,
+     "gradients, too: against float64 finite differences of REF and REF's own gradients"},
+    {"sweep", nullptr, "adversarial contents and sizes around tile edges, too"},
+    {"seed", "N", "of the inputs' random contents (0)"},
+    {"trusted", "PROVIDER", "also tell OP's error as a multiple of this implementation's"},
+    {"device", "auto|gpu[:N]|emulator", "where kernels run (auto: a GPU if there is one)"},
+    {"python", "PROGRAM", "that runs Python providers ($OPS_DEBUG_PYTHON, else python3)"},
+    {"format", "text|json|html", "of the report (text)"},
+    {"output", "FILE", "write the report there instead of to stdout"},
+    {"heatmap", nullptr, "show where in the tensors the errors lie"},
+    {"error-exitcode", "N", "exit code when OP is wrong (86; 0: succeed)"},
+    {"help", nullptr, "show this"},
+};
+
+constexpr Flag kDiffTable[] = {
+    {"rtol", "NUMBER", "relative tolerance: pass if |A - B| <= atol + rtol * |B| (by the type)"},
+    {"atol", "NUMBER", "absolute tolerance (by the type, as torch.testing.assert_close)"},
+    {"map", "FILE", "names that were changed: lines \"A's name or regex: B's name\""},
+    {"worst", "K", "list the K worst elements of each pair (10)"},
+    {"format", "text|json|html", "of the report (text)"},
+    {"output", "FILE", "write the report there instead of to stdout"},
+    {"heatmap", nullptr, "show where in the tensors the errors lie"},
+    {"error-exitcode", "N", "exit code when A and B differ (86; 0: succeed)"},
     {"help", nullptr, "show this"},
 };
 
@@ -119,9 +180,12 @@ std::vector<std::string> VisibleNames(const std::vector<std::span<const Flag>>& 
 const std::span<const Flag> kRunFlags = kRunTable;
 const std::span<const Flag> kCheckFlags = kCheckTable;
 const std::span<const Flag> kSyncFlags = kSyncTable;
+const std::span<const Flag> kPrecisionFlags = kPrecisionTable;
 const std::span<const Flag> kReplayFlags = kReplayTable;
 const std::span<const Flag> kKernelFlags = kKernelTable;
 const std::span<const Flag> kReportFlags = kReportTable;
+const std::span<const Flag> kDiffFlags = kDiffTable;
+const std::span<const Flag> kValidateFlags = kValidateTable;
 
 std::string FlagValues::Get(const std::string& name, const std::string& fallback) const {
   const auto found = values_.find(name);

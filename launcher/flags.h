@@ -25,12 +25,18 @@ extern const std::span<const Flag> kRunFlags;
 extern const std::span<const Flag> kCheckFlags;
 // Of `check-sync` only.
 extern const std::span<const Flag> kSyncFlags;
+// Of `check-precision` only.
+extern const std::span<const Flag> kPrecisionFlags;
 // Of `replay` only.
 extern const std::span<const Flag> kReplayFlags;
 // Of commands that take --kernel; handed on as they are.
 extern const std::span<const Flag> kKernelFlags;
 // Of `report`.
 extern const std::span<const Flag> kReportFlags;
+// Of `diff`; handed on as they are.
+extern const std::span<const Flag> kDiffFlags;
+// Of `validate`; handed on as they are.
+extern const std::span<const Flag> kValidateFlags;
 
 class FlagValues {
  public:

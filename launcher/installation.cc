@@ -17,7 +17,8 @@ Installation FindInstallation() {
           directory + "/python",
           directory + "/suppressions.yaml",
           directory + "/ops-debug",
-          directory + "/ops-debug-replayer"};
+          directory + "/ops-debug-replayer",
+          directory + "/ops-debug-compare"};
 }
 
 }  // namespace ops_debug::launcher

@@ -16,6 +16,7 @@ struct Installation {
   std::string suppressions;     // suppressions.yaml: known-benign patterns of libraries
   std::string launcher;         // ops-debug itself
   std::string replayer;         // ops-debug-replayer
+  std::string compare;          // ops-debug-compare
 };
 
 Installation FindInstallation();

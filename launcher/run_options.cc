@@ -187,7 +187,7 @@ std::vector<std::string> SplitAtCommas(const std::string& text) {
 // --check, --check-sync and, where memory is not checked anyway, --check-boundary.
 std::optional<Problem> ReadChecks(const FlagValues& values, const std::string& default_checks,
                                   RunOptions* options) {
-  const std::vector<std::string> names = {"memory", "race", "sync", "init"};
+  const std::vector<std::string> names = {"memory", "race", "sync", "init", "precision"};
   std::vector<std::string> known = names;
   known.insert(known.end(), {"all", "none"});
   std::set<std::string> chosen;
@@ -224,6 +224,16 @@ std::optional<Problem> ReadChecks(const FlagValues& values, const std::string& d
   return std::nullopt;
 }
 
+// --trace-fp16-to-fp32 and --precision-trace: what the check for precision counts besides faults.
+std::optional<Problem> ReadTrace(const FlagValues& values, RunOptions* options) {
+  const bool table = values.Has("trace-fp16-to-fp32");
+  options->trace_conversions = table || !options->report.precision_trace.empty();
+  if (!options->trace_conversions || options->Has("precision")) return std::nullopt;
+  return Problem{std::string(table ? "--trace-fp16-to-fp32" : "--precision-trace") +
+                     " belongs to the check \"precision\"; chosen: " + options->checks,
+                 "add it: --check precision, or ops-debug check-precision"};
+}
+
 // Which launches are checked.
 std::optional<Problem> ReadFilters(const FlagValues& values, RunOptions* options) {
   if (values.Has("kernel-name")) {
@@ -252,7 +262,17 @@ std::optional<Problem> ReadFilters(const FlagValues& values, RunOptions* options
   return std::nullopt;
 }
 
-// A launch that is to be saved may be large: it is the only one.
+// What is read where the kernel runs needs its rewritten PTX.
+std::optional<Problem> NeedsRewriting(const RunOptions& options, const std::string& flag) {
+  const std::vector<std::string> checks = SplitAtCommas(options.checks);
+  if (std::find(checks.begin(), checks.end(), "memory") != checks.end() &&
+      options.engine != "sass" && options.rewrite != "null") {
+    return std::nullopt;
+  }
+  return Problem{"--" + flag + " needs kernels whose PTX is rewritten for memory checking",
+                 "give --check memory, or all, and leave --engine and --rewrite away"};
+}
+
 std::optional<Problem> ReadCaptureLaunch(const FlagValues& values, RunOptions* options) {
   if (!values.Has("capture-launch")) return std::nullopt;
   const std::string file = values.Get("capture-launch");
@@ -261,24 +281,58 @@ std::optional<Problem> ReadCaptureLaunch(const FlagValues& values, RunOptions* o
   if (file.empty() || error || std::filesystem::is_directory(options->capture_launch, error)) {
     return BadValue("capture-launch", file, "a file name");
   }
-  const std::vector<std::string> checks = SplitAtCommas(options->checks);
-  if (std::find(checks.begin(), checks.end(), "memory") == checks.end() ||
-      options->engine == "sass" || options->rewrite == "null") {
-    return Problem{"--capture-launch needs kernels whose PTX is rewritten for memory checking",
-                   "give --check memory, or all, and leave --engine and --rewrite away"};
-  }
+  // It is the only one, so it may be large.
   constexpr uint64_t kMost_bytes = 1900ull << 20;  // one protobuf message
   if (!values.Has("replay-memory")) options->replay_memory_bytes = kMost_bytes;
-  return std::nullopt;
+  return NeedsRewriting(*options, "capture-launch");
+}
+
+std::optional<Problem> ReadCapture(const FlagValues& values, RunOptions* options) {
+  for (const char* flag : {"capture-folder", "capture-memory"}) {
+    if (values.Has(flag) && !values.Has("capture")) {
+      return Problem{std::string("--") + flag + " goes with --capture REGEX",
+                     "--capture . captures the tensors of every kernel"};
+    }
+  }
+  if (!values.Has("capture")) return std::nullopt;
+  options->capture_tensors = values.Get("capture");
+  proto::PatternError wrong;
+  if (options->capture_tensors.empty() ||
+      !proto::CompileKernelNamePattern(options->capture_tensors, &wrong)) {
+    return Problem{"--capture " + options->capture_tensors + ": " +
+                       (wrong.text.empty() ? "empty" : wrong.text),
+                   "a regular expression that is found in the names of kernels; . finds all"};
+  }
+  std::error_code error;
+  const std::string folder = values.Get("capture-folder", "ops-debug-capture");
+  options->capture_folder = std::filesystem::absolute(folder, error).string();
+  if (folder.empty() || error ||
+      (std::filesystem::exists(options->capture_folder, error) &&
+       !std::filesystem::is_empty(options->capture_folder, error))) {
+    return Problem{"--capture-folder " + folder + ": not a new or empty folder",
+                   "name another one, or remove what an earlier run left there"};
+  }
+  if (values.Has("capture-memory") &&
+      !ParseSize(values.Get("capture-memory"), &options->capture_bytes)) {
+    return BadValue("capture-memory", values.Get("capture-memory"),
+                    "a size in bytes, or with K, M or G behind it");
+  }
+  return NeedsRewriting(*options, "capture");
 }
 
 }  // namespace
 
+bool RunOptions::Has(const std::string& check) const {
+  const std::vector<std::string> names = SplitAtCommas(checks);
+  return std::find(names.begin(), names.end(), check) != names.end();
+}
+
 std::string RunOptions::ReplayChecks() const {
   std::string kept;
   for (const std::string& name : SplitAtCommas(checks)) {
-    // Memory is checked exactly where the launch runs.
-    if (name != "memory" && name != "none") kept += (kept.empty() ? "" : ",") + name;
+    // Memory and numbers are checked exactly where the launch runs.
+    if (name != "memory" && name != "precision" && name != "none")
+      kept += (kept.empty() ? "" : ",") + name;
   }
   return kept;
 }
@@ -316,6 +370,9 @@ std::variant<ReportOptions, Problem> ReadReportOptions(const FlagValues& values)
   }
   options.generate_suppressions = values.Has("gen-suppressions");
   options.list_kernels = values.Has("list-kernels");
+  options.precision_trace = values.Get("precision-trace");
+  if (values.Has("precision-trace") && options.precision_trace.empty())
+    return BadValue("precision-trace", "", "a file name");
   return options;
 }
 
@@ -329,6 +386,7 @@ std::variant<RunOptions, Problem> ReadRunOptions(const FlagValues& values,
   if (auto problem = ReadEmulate(values, &options)) return *problem;
   if (auto problem = ReadSchedule(values, &options)) return *problem;
   if (auto problem = ReadChecks(values, default_checks, &options)) return *problem;
+  if (auto problem = ReadTrace(values, &options)) return *problem;
   if (auto problem = ReadWord(values, "rewrite", {"checks", "null"}, &options.rewrite)) {
     return *problem;
   }
@@ -354,6 +412,7 @@ std::variant<RunOptions, Problem> ReadRunOptions(const FlagValues& values,
   if (auto problem = ReadFilters(values, &options)) return *problem;
   if (auto problem = ReadReplays(values, &options)) return *problem;
   if (auto problem = ReadCaptureLaunch(values, &options)) return *problem;
+  if (auto problem = ReadCapture(values, &options)) return *problem;
   options.log = values.Get("log");
   if (values.Has("log") && options.log.empty()) return BadValue("log", "", "a file name");
   if (values.Has("quarantine-size")) {

@@ -26,12 +26,14 @@ struct ReportOptions {
   std::vector<std::string> suppressions;  // files
   bool generate_suppressions = false;
   bool list_kernels = false;
+  std::string precision_trace;  // file for the conversions that were counted; empty: none
 };
 
 struct RunOptions {
   ReportOptions report;
   DeviceChoice device;
-  std::string checks = "memory";  // of "memory", "race", "sync", "init", with commas; or "none"
+  // Of "memory", "race", "sync", "init", "precision", with commas; or "none".
+  std::string checks = "memory";
   std::string rewrite = "checks";
   std::string on_error = "skip";
   std::string emulate;  // models of the emulator's devices; empty: its default
@@ -52,7 +54,13 @@ struct RunOptions {
   uint64_t replay_time_s = 20;              // of one replay
   std::string race_memory = "all";          // or "shared"
   std::string capture_launch;               // file for one launch; empty: none
+  std::string capture_tensors;              // regular expression of kernels; empty: none
+  std::string capture_folder;               // for their tensors, absolute
+  uint64_t capture_bytes = 1ull << 30;      // most of their values
 
+  bool trace_conversions = false;  // "precision" counts all of them
+
+  bool Has(const std::string& check) const;
   // Of `checks`, those that a replay decides; empty: none.
   std::string ReplayChecks() const;
 };

@@ -27,6 +27,7 @@
 #include "launcher/device.h"
 #include "launcher/environment.h"
 #include "launcher/exit_code.h"
+#include "launcher/last_captures.h"
 #include "launcher/replay_folder.h"
 #include "proto/session.h"
 
@@ -232,6 +233,15 @@ int RunUnderTool(const Installation& installation, const RunOptions& options, co
       std::cerr << "ops-debug: warning: no launches will be replayed: cannot make a folder in "
                 << (parent.empty() ? "TMPDIR" : parent) << ": " << strerror(errno) << '\n';
     }
+  }
+  if (!options.capture_folder.empty()) {
+    std::error_code error;
+    std::filesystem::create_directories(options.capture_folder, error);
+    if (error) {
+      return Tell({"cannot make the folder " + options.capture_folder + ": " + error.message(),
+                   "--capture-folder names another one", kExitToolFailure});
+    }
+    NoteCapture(options.capture_folder);
   }
   if (!options.capture_launch.empty()) {
     // Whoever finds the file there leaves it: another process of this run has written it.

@@ -7,8 +7,8 @@ namespace ops_debug::proto {
 // Name of the shared-memory segment that holds the event ring (ring.h). Unset: the interposer stays
 // passive.
 inline constexpr char kEnvRing[] = "OPS_DEBUG_RING";
-// Comma-separated checks: "memory", "race", "sync", "init", "all", "none". "none" loads every image
-// untouched; unset: "memory".
+// Comma-separated checks: "memory", "race", "sync", "init", "precision", "all", "none". "none"
+// loads every image untouched; unset: "memory".
 inline constexpr char kEnvChecks[] = "OPS_DEBUG_CHECKS";
 // "checks" (default): instrument; "null": parse and print PTX, add nothing (for measurements).
 inline constexpr char kEnvRewrite[] = "OPS_DEBUG_REWRITE";
@@ -60,7 +60,17 @@ inline constexpr char kEnvReplayMemory[] = "OPS_DEBUG_REPLAY_MEMORY";
 // unless the file exists. Unset: none is.
 inline constexpr char kEnvCaptureLaunch[] = "OPS_DEBUG_CAPTURE_LAUNCH";
 
+// Regular expression of kernels whose tensors are captured (interposer/tensor_capture.h), and where
+// to. Unset: none are.
+inline constexpr char kEnvCaptureTensors[] = "OPS_DEBUG_CAPTURE_TENSORS";
+inline constexpr char kEnvCaptureFolder[] = "OPS_DEBUG_CAPTURE_FOLDER";
+// Decimal: bytes of values that are kept. Unset: 1 GiB.
+inline constexpr char kEnvCaptureBytes[] = "OPS_DEBUG_CAPTURE_BYTES";
+
 // "all" (default) or "shared": memory in which instrumented kernels look for races.
 inline constexpr char kEnvRaceMemory[] = "OPS_DEBUG_RACE_MEMORY";
+
+// "1": the check "precision" counts every conversion between floating-point types with its loss.
+inline constexpr char kEnvPrecisionTrace[] = "OPS_DEBUG_PRECISION_TRACE";
 
 }  // namespace ops_debug::proto

@@ -20,6 +20,14 @@ std::optional<Fill> FillFromName(std::string_view name) {
   return std::nullopt;
 }
 
+std::optional<BufferRole> RoleFromName(std::string_view name) {
+  if (name == "input") return BufferRole::kInput;
+  if (name == "output") return BufferRole::kOutput;
+  if (name == "inout") return BufferRole::kInOut;
+  if (name == "scratch") return BufferRole::kScratch;
+  return std::nullopt;
+}
+
 }  // namespace
 
 absl::StatusOr<BufferValue> ParseBufferValue(std::string_view text) {
@@ -35,6 +43,8 @@ absl::StatusOr<BufferValue> ParseBufferValue(std::string_view text) {
       value.null = true;
     } else if (std::optional<Fill> fill = FillFromName(item)) {
       value.fill = fill;
+    } else if (std::optional<BufferRole> role = RoleFromName(item)) {
+      value.role = role;
     } else if (std::optional<ScalarType> scalar = ScalarTypeFromName(item)) {
       value.scalar = scalar;
     } else if (!item.empty() && std::isdigit(static_cast<unsigned char>(item[0]))) {
@@ -42,7 +52,8 @@ absl::StatusOr<BufferValue> ParseBufferValue(std::string_view text) {
     } else {
       return absl::InvalidArgumentError(
           StrCat("'", item, "' is no shape (shape:64x64), element type (f32, bf16, s32, u8, ...), ",
-                 "content (random, zeros, ones, iota, nan) or null"));
+                 "content (random, zeros, ones, iota, nan), role (input, output, inout, scratch) "
+                 "or null"));
     }
   }
   if (shape_next || (value.shape.empty() && text.find("shape:") != std::string_view::npos)) {

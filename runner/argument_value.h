@@ -18,11 +18,20 @@ enum class Fill : uint8_t {
   kNan,   // floats only
 };
 
+// What a buffer is to the operator; else it follows from const.
+enum class BufferRole : uint8_t {
+  kInput,
+  kOutput,
+  kInOut,
+  kScratch,  // neither: room that the kernel works in
+};
+
 struct BufferValue {
   bool null = false;
   std::string shape;  // text for EvaluateList, empty: not given
   std::optional<ScalarType> scalar;
   std::optional<Fill> fill;
+  std::optional<BufferRole> role;
 };
 
 absl::StatusOr<BufferValue> ParseBufferValue(std::string_view text);

@@ -84,7 +84,8 @@ Device::~Device() {
 }
 
 absl::StatusOr<LaunchResult> Device::Launch(const std::string& ptx, const LaunchPlan& plan,
-                                            uint64_t seed, bool copy_outputs) {
+                                            uint64_t seed, bool copy_outputs,
+                                            const std::vector<std::vector<std::byte>>& given) {
   Resources resources{driver_, nullptr, {}};
   if (absl::Status status = LoadModule(driver_, ptx, &resources.module); !status.ok())
     return status;
@@ -119,7 +120,10 @@ absl::StatusOr<LaunchResult> Device::Launch(const std::string& ptx, const Launch
     }
     resources.buffers.push_back(pointers[i]);
     parameters[i] = &pointers[i];
-    const std::vector<std::byte> contents = MakeContents(argument, i, seed, index_limit);
+    const bool is_given = i < given.size() && given[i].size() == argument.size_bytes;
+    const std::vector<std::byte> made =
+        is_given ? std::vector<std::byte>() : MakeContents(argument, i, seed, index_limit);
+    const std::vector<std::byte>& contents = is_given ? given[i] : made;
     if (CUresult r = driver_.cuMemcpyHtoD(pointers[i], contents.data(), contents.size());
         r != CUDA_SUCCESS) {
       return Failed(driver_, "cuMemcpyHtoD", r);
@@ -143,7 +147,7 @@ absl::StatusOr<LaunchResult> Device::Launch(const std::string& ptx, const Launch
   result.contents.resize(plan.arguments.size());
   for (size_t i = 0; copy_outputs && i < plan.arguments.size(); ++i) {
     const ArgumentPlan& argument = plan.arguments[i];
-    if (!argument.is_buffer || argument.is_input) continue;
+    if (!argument.is_buffer || !argument.is_output) continue;
     result.contents[i].resize(argument.size_bytes);
     if (CUresult r =
             driver_.cuMemcpyDtoH(result.contents[i].data(), pointers[i], argument.size_bytes);

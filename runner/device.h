@@ -14,9 +14,8 @@
 namespace ops_debug::runner {
 
 struct LaunchResult {
-  double duration_ms = 0;  // launch to synchronisation, by the host's clock
-  std::vector<std::vector<std::byte>>
-      contents;  // per argument, buffers that are not inputs; else empty
+  double duration_ms = 0;                        // launch to synchronisation, by the host's clock
+  std::vector<std::vector<std::byte>> contents;  // per argument, outputs; else empty
 };
 
 class Device {
@@ -31,9 +30,11 @@ class Device {
   int compute_capability() const { return compute_capability_; }  // 90
 
   // Loads `ptx`, allocates each buffer with exactly its size, fills it, launches once, waits, and
-  // frees everything.
+  // frees everything. `given`: per argument the bytes of a buffer; an empty one, or none at all: by
+  // the plan's fill.
   absl::StatusOr<LaunchResult> Launch(const std::string& ptx, const LaunchPlan& plan, uint64_t seed,
-                                      bool copy_outputs);
+                                      bool copy_outputs,
+                                      const std::vector<std::vector<std::byte>>& given = {});
 
  private:
   explicit Device(const Driver& driver) : driver_(driver) {}

@@ -15,6 +15,7 @@
 namespace ops_debug::runner {
 namespace {
 
+constexpr std::string_view kAttributePrefix = "attr.";
 constexpr uint64_t kMaxBufferBytes = 1ull << 36;
 
 class Planner {
@@ -55,7 +56,9 @@ class Planner {
  private:
   const std::string* Given(const ArgumentPlan& argument) const {
     const auto found = request_.arguments.find(argument.parameter.name);
-    return found == request_.arguments.end() ? nullptr : &found->second;
+    if (found != request_.arguments.end()) return &found->second;
+    const auto attribute = request_.attributes.find(argument.parameter.name);
+    return attribute == request_.attributes.end() ? nullptr : &attribute->second;
   }
 
   std::string Describe(const ArgumentPlan& argument) const {
@@ -88,6 +91,7 @@ class Planner {
       if (!type.IsPointer() && !said_buffer) continue;
       argument.is_buffer = true;
       argument.is_input = type.pointee_const;
+      argument.is_output = !type.pointee_const;
       argument.element = type.element;
       argument.fill = argument.is_input ? Fill::kRandom : Fill::kZeros;
       bool element_known = type.kind == ParameterType::Kind::kPointer;
@@ -105,6 +109,13 @@ class Planner {
           continue;
         }
         shape_texts_[i] = value->shape;
+        if (value->role.has_value()) {
+          argument.is_input =
+              *value->role == BufferRole::kInput || *value->role == BufferRole::kInOut;
+          argument.is_output =
+              *value->role == BufferRole::kOutput || *value->role == BufferRole::kInOut;
+          argument.fill = argument.is_input ? Fill::kRandom : Fill::kZeros;
+        }
         if (value->fill.has_value()) argument.fill = *value->fill;
         if (value->scalar.has_value()) {
           argument.element = {*value->scalar, 1};
@@ -139,6 +150,7 @@ class Planner {
       for (size_t i = 0; i < plan_.arguments.size(); ++i) {
         if (plan_.arguments[i].is_buffer) inputs.push_back(i);
       }
+      for (size_t i : inputs) plan_.arguments[i].is_input = plan_.arguments[i].is_output;
       in_place_ = true;
     }
     const std::vector<Shape>& shapes = request_.input_shapes;
@@ -435,7 +447,9 @@ void ApplyLaunchComment(const LaunchComment& comment, LaunchRequest* request) {
       if (request->block.empty()) request->block = value;
     } else if (key == "shared") {
       if (request->shared_bytes.empty()) request->shared_bytes = value;
-    } else {
+    } else if (key.starts_with(kAttributePrefix)) {
+      request->attributes.emplace(key.substr(kAttributePrefix.size()), value);
+    } else if (key != "backward" && key != "rtol" && key != "atol") {  // the provider's
       request->arguments.emplace(key, value);
     }
   }

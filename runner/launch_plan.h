@@ -23,15 +23,19 @@ namespace ops_debug::runner {
 struct LaunchRequest {
   std::vector<Shape> input_shapes;
   std::map<std::string, std::string> arguments;  // name -> value
-  std::string grid, block;                       // lists for EvaluateList, empty: not given
-  std::string shared_bytes;                      // an expression, empty: 0
+  // What a scalar of this name is, unless `arguments` says so; others are known to the operator's
+  // reference only.
+  std::map<std::string, std::string> attributes;
+  std::string grid, block;   // lists for EvaluateList, empty: not given
+  std::string shared_bytes;  // an expression, empty: 0
 };
 
 struct ArgumentPlan {
   Parameter parameter;
   // A pointer that is not null: a buffer of `shape` elements, allocated with exactly its size.
   bool is_buffer = false;
-  bool is_input = false;  // pointer to const
+  bool is_input = false;  // pointer to const, or said to be read
+  bool is_output = false;
   Shape shape;
   Element element;
   Fill fill = Fill::kZeros;

@@ -4,20 +4,16 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <sstream>
 
 #include "absl/status/status.h"
-#include "proto/session.h"
-#include "ptx/parser.h"
+#include "proto/provider.h"
 #include "runner/child_process.h"
 #include "runner/device.h"
-#include "runner/entry_choice.h"
+#include "runner/kernel_file.h"
 #include "runner/options.h"
-#include "runner/source_scan.h"
+#include "runner/provider.h"
 #include "runner/tensor_data.h"
 #include "runner/text.h"
 #include "runner/toolchain.h"
@@ -41,32 +37,6 @@ int Report(const absl::Status& status) {
     default:
       return kExitToolFailure;
   }
-}
-
-absl::Status NoSuchFile(const std::string& path) {
-  std::error_code ignored;
-  return absl::InvalidArgumentError(StrCat("no such file: ", path,
-                                           "\n  hint: the current folder is ",
-                                           fs::current_path(ignored).string()));
-}
-
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  std::error_code error;
-  if (!fs::exists(path, error)) {
-    return NoSuchFile(path);
-  }
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file)
-    return absl::InvalidArgumentError(
-        StrCat("cannot read ", path, "\n  hint: it must be a file that you may read"));
-  return text.str();
-}
-
-bool OnEmulator() {
-  const char* value = std::getenv(proto::kEnvEmulator);
-  return value != nullptr && std::string_view(value) == "1";
 }
 
 // One line that says what ran: the shapes are derived, so the user must be able to see them.
@@ -94,7 +64,7 @@ absl::Status SaveOutputs(const std::string& folder, const LaunchPlan& plan,
     return absl::FailedPreconditionError(StrCat("cannot make ", folder, ": ", error.message()));
   for (size_t i = 0; i < plan.arguments.size(); ++i) {
     const ArgumentPlan& argument = plan.arguments[i];
-    if (!argument.is_buffer || argument.is_input) continue;
+    if (!argument.is_buffer || !argument.is_output) continue;
     const std::string path = StrCat(folder, "/", argument.parameter.name, ".npy");
     if (absl::Status status = SaveNpy(path, argument, result.contents[i]); !status.ok())
       return status;
@@ -102,25 +72,15 @@ absl::Status SaveOutputs(const std::string& folder, const LaunchPlan& plan,
   return absl::OkStatus();
 }
 
-int RunKernel(Device& device, const std::string& ptx, const SourceScan& scan,
-              const Options& options) {
-  ptx::Result<ptx::Module> module = ptx::Parse(ptx);
-  if (!module.ok()) {
-    return Report(absl::FailedPreconditionError(StrCat(
-        options.kernel, ": the PTX is not understood: ", module.error().ToString(),
-        "\n  hint: ptxas -arch=sm_90 ", options.kernel, " tells whether the file is right")));
-  }
-  absl::StatusOr<Entry> entry = ChooseEntry(ReadEntries(*module), options.entry, options.kernel);
+int RunKernel(Device& device, const KernelFile& file, const Options& options) {
+  absl::StatusOr<Entry> entry = EntryOf(file, options.entry);
   if (!entry.ok()) return Report(entry.status());
-  ApplySource(scan, &*entry);
   LaunchRequest request = options.launch;
-  for (const SourceKernel& kernel : scan.kernels) {
-    if (kernel.name == entry->name) ApplyLaunchComment(kernel.launch, &request);
-  }
+  ApplyComments(file, *entry, &request);
   absl::StatusOr<LaunchPlan> plan = PlanLaunch(*entry, request);
   if (!plan.ok()) return Report(plan.status());
   absl::StatusOr<LaunchResult> result =
-      device.Launch(ptx, *plan, options.seed, !options.save_outputs.empty());
+      device.Launch(file.ptx, *plan, options.seed, !options.save_outputs.empty());
   if (!result.ok()) return Report(result.status());
   PrintLaunch(device, *plan, *result);
   if (!options.save_outputs.empty()) {
@@ -130,32 +90,10 @@ int RunKernel(Device& device, const std::string& ptx, const SourceScan& scan,
   return 0;
 }
 
-// A .cu file: with main() it becomes a program of its own, else its PTX is launched.
-int RunSource(const Options& options) {
-  absl::StatusOr<std::string> text = ReadFile(options.kernel);
-  if (!text.ok()) return Report(text.status());
-  absl::StatusOr<SourceScan> scan = ScanSource(*text, options.kernel);
-  if (!scan.ok()) return Report(scan.status());
+// A .cu file with main() becomes a program of its own.
+int RunBuiltProgram(const Options& options, const CompileOptions& compile) {
   absl::StatusOr<std::string> nvcc = FindNvcc();
   if (!nvcc.ok()) return Report(nvcc.status());
-
-  absl::StatusOr<std::unique_ptr<Device>> device = Device::Open();
-  if (!device.ok()) return Report(device.status());
-  CompileOptions compile;
-  compile.compute_capability = (*device)->compute_capability();
-  compile.debug_build = options.debug_build;
-  compile.emulator = OnEmulator();
-  compile.extra = options.nvcc_options;
-
-  if (!scan->has_main) {
-    absl::StatusOr<std::string> ptx = CompileToPtx(*nvcc, options.kernel, compile);
-    if (!ptx.ok()) {
-      Report(ptx.status());
-      return kExitToolFailure;
-    }
-    return RunKernel(**device, *ptx, *scan, options);
-  }
-  device->reset();  // the program has the device to itself
   absl::StatusOr<TemporaryFolder> folder = TemporaryFolder::Create();
   if (!folder.ok()) return Report(folder.status());
   const std::string program = StrCat(folder->path(), "/", fs::path(options.kernel).stem().string());
@@ -169,12 +107,25 @@ int RunSource(const Options& options) {
   return code.ok() ? *code : Report(code.status());
 }
 
-int RunPtx(const Options& options) {
-  absl::StatusOr<std::string> ptx = ReadFile(options.kernel);
-  if (!ptx.ok()) return Report(ptx.status());
+int RunKernelFile(const Options& options) {
+  absl::StatusOr<SourceScan> scan = ScanFile(options.kernel);
+  if (!scan.ok()) return Report(scan.status());
+  if (IsSource(options.kernel)) {  // before a device is asked for: the plainer message comes first
+    if (absl::StatusOr<std::string> nvcc = FindNvcc(); !nvcc.ok()) return Report(nvcc.status());
+  }
   absl::StatusOr<std::unique_ptr<Device>> device = Device::Open();
   if (!device.ok()) return Report(device.status());
-  return RunKernel(**device, *ptx, SourceScan(), options);
+  const CompileOptions compile = CompileOptionsFor(**device, options);
+  if (scan->has_main) {
+    device->reset();  // the program has the device to itself
+    return RunBuiltProgram(options, compile);
+  }
+  absl::StatusOr<KernelFile> file = LoadKernelFile(options.kernel, *std::move(scan), compile);
+  if (!file.ok()) {
+    const int code = Report(file.status());
+    return file.status().code() == absl::StatusCode::kAborted ? kExitToolFailure : code;
+  }
+  return RunKernel(**device, *file, options);
 }
 
 int RunProgram(const Options& options) {
@@ -201,9 +152,14 @@ int Main(int argc, char** argv) {
     std::cout << HelpText();
     return 0;
   }
+  if (options->provider) {
+    absl::Status status = ServeProvider(*options);
+    if (status.code() != absl::StatusCode::kUnimplemented) return status.ok() ? 0 : Report(status);
+    std::cerr << status.message() << std::endl;
+    return proto::kProviderCannot;
+  }
   const std::string suffix = fs::path(options->kernel).extension().string();
-  if (suffix == ".cu") return RunSource(*options);
-  if (suffix == ".ptx") return RunPtx(*options);
+  if (suffix == ".cu" || suffix == ".ptx") return RunKernelFile(*options);
   return RunProgram(*options);
 }
 

@@ -39,6 +39,12 @@ po::options_description Described() {
   add("debug-build",
       "compile with -G, nothing inlined: variables and lines are exact, the code is slow");
   add("nvcc-option", texts(), "passed on to nvcc, for example --nvcc-option=-Iinclude");
+  add("provider", text(),
+      "serve ops-debug validate: a kernel file, followed by pairs of request and response "
+      "(.safetensors)");
+  add("describe", text(),
+      "with --provider: print inputs, outputs and attributes for this question");
+  add("backward", text(), "with --provider: kernels of the gradients, joined by commas");
   add("check-boundary",
       "accepted for clarity: buffers always have exactly the size of their shape");
   return options;
@@ -91,6 +97,31 @@ absl::Status ReadLaunch(const po::variables_map& values, LaunchRequest* launch) 
   return absl::OkStatus();
 }
 
+absl::Status ReadProvider(const po::variables_map& values, Options* options) {
+  options->provider = values.count("provider") != 0;
+  if (!options->provider) {
+    for (const char* name : {"describe", "backward"}) {
+      if (values.count(name) == 0) continue;
+      return absl::InvalidArgumentError(StrCat(
+          "--", name, " belongs to --provider FILE\n  hint: ops-debug validate passes both"));
+    }
+    return absl::OkStatus();
+  }
+  options->kernel = Text(values, "provider");
+  options->describe = Text(values, "describe");
+  const std::string backward = Text(values, "backward");
+  if (!backward.empty()) {
+    for (std::string_view name : StrSplit(backward, ",")) options->backward.emplace_back(name);
+  }
+  const size_t files = options->program_arguments.size();
+  if (options->describe.empty() ? files == 0 || files % 2 != 0 : files != 0) {
+    return absl::InvalidArgumentError(
+        "--provider FILE takes pairs REQUEST RESPONSE, or --describe JSON\n  hint: ops-debug "
+        "validate passes them");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Options> ParseOptions(int argc, char** argv) {
@@ -111,6 +142,7 @@ absl::StatusOr<Options> ParseOptions(int argc, char** argv) {
   if (options.help) return options;
   options.kernel = Text(values, "kernel");
   options.program_arguments = Texts(values, "argument");
+  if (absl::Status status = ReadProvider(values, &options); !status.ok()) return status;
   if (options.kernel.empty() && !options.program_arguments.empty()) {
     options.kernel = options.program_arguments.front();
     options.program_arguments.erase(options.program_arguments.begin());

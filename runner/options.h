@@ -19,6 +19,12 @@ struct Options {
   uint64_t seed = 0;
   std::string save_outputs;  // folder, empty: do not save
   std::vector<std::string> nvcc_options;
+  // Provider mode (proto/provider.h): `kernel` is the operator, `program_arguments` are pairs of
+  // request and response.
+  bool provider = false;
+  std::string describe;  // a JSON object, empty: answer requests
+  std::vector<std::string>
+      backward;  // kernels of the gradients, in order; empty: as in the comment
   std::vector<std::string> program_arguments;
 };
 

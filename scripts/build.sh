@@ -8,7 +8,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # Everything that a user's run touches, as files of the build tree.
 targets=(
-  ops-debug ops-debug-analyzer ops-debug-runner ops-debug-replayer lib/libops_debug_interposer.so ops_debug_private_libraries
+  ops-debug ops-debug-analyzer ops-debug-runner ops-debug-replayer ops-debug-compare ops-debug-reference
+  ops_debug_python lib/libops_debug_interposer.so ops_debug_private_libraries
   emulator/libcuda.so.1 emulator/libcudart.so.12 emulator/libcudart.so.13
 )
 case ${1:-} in

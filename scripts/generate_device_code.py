@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Generates shadow/device/*_ptx.inc: the device part of the checks as PTX text inside C++ raw strings.
 
-nvcc compiles shadow/device/slow_path.cu, race.cu and init.cu; this script removes the module header (the text is appended to the user's
+nvcc compiles shadow/device/slow_path.cu, race.cu, init.cu and precision.cu; this script removes the module header (the text is appended to the user's
 module, which has its own), makes functions module-local, and checks with ptxas that the text is accepted under
 MINIMUM_PTX_VERSION, which every driver from CUDA 11.8 (PTX 7.8) on understands. apply_updates.cu and init_ranges.cu become
 modules of their own under the same version. sass_patch.cu, which the Sanitizer API inserts into machine code, must be machine code
@@ -30,6 +30,8 @@ RACE_SOURCE = ROOT / "shadow/device/race.cu"
 RACE_OUTPUT = ROOT / "shadow/device/race_ptx.inc"
 INIT_SOURCE = ROOT / "shadow/device/init.cu"
 INIT_OUTPUT = ROOT / "shadow/device/init_ptx.inc"
+PRECISION_SOURCE = ROOT / "shadow/device/precision.cu"
+PRECISION_OUTPUT = ROOT / "shadow/device/precision_ptx.inc"
 RANGES_SOURCE = ROOT / "shadow/device/init_ranges.cu"
 RANGES_OUTPUT = ROOT / "shadow/device/init_ranges_ptx.inc"
 RANGE_SOURCE = ROOT / "shadow/device/race_range.cu"
@@ -167,6 +169,7 @@ def main() -> int:
     for output, text in ((OUTPUT, generate(nvcc, SOURCE, "kSlowPathPtx")),
                          (RACE_OUTPUT, generate(nvcc, RACE_SOURCE, "kRacePtx")), (RANGE_OUTPUT, generate_range(nvcc)),
                          (INIT_OUTPUT, generate(nvcc, INIT_SOURCE, "kInitPtx")),
+                         (PRECISION_OUTPUT, generate(nvcc, PRECISION_SOURCE, "kPrecisionPtx")),
                          (UPDATES_OUTPUT, generate_module(nvcc, UPDATES_SOURCE, "kApplyUpdatesPtx")),
                          (RANGES_OUTPUT, generate_module(nvcc, RANGES_SOURCE, "kInitRangesPtx")),
                          (SASS_OUTPUT, generate_sass(nvcc))):

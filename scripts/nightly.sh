@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 seconds=${1:-300}
 
-scripts/setup.sh --tests --fuzz --frameworks
+scripts/setup.sh --tests --fuzz --frameworks --browser
 scripts/build.sh --all
 
 echo "== every file through clang-tidy"
@@ -19,8 +19,8 @@ if [[ ! -x build/frameworks/bin/python ]]; then
   build/frameworks/bin/python -m pip install --quiet torch==2.11.0 numpy
 fi
 
-echo "== tests that the test command leaves out (OPS_DEBUG_NIGHTLY=1)"
-OPS_DEBUG_NIGHTLY=1 ctest --test-dir build --parallel 2 --timeout 3600 --output-on-failure --no-tests=error
+echo "== tests that the test command leaves out (OPS_DEBUG_NIGHTLY=1), with a browser"
+OPS_DEBUG_NIGHTLY=1 OPS_DEBUG_NEEDS_BROWSER=1 ctest --test-dir build --parallel 2 --timeout 3600 --output-on-failure --no-tests=error
 
 echo "== whole kernels under 25 schedules each"
 python3 test/whole_kernels/run.py --emulator build/emulator --programs build/test/whole_kernels/programs --schedules 25

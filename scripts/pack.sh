@@ -32,7 +32,7 @@ copy() { # FROM TO-FOLDER: what links point to, stripped if it is a program or a
     chmod +x "$file"
   fi
 }
-for name in ops-debug ops-debug-analyzer ops-debug-runner ops-debug-replayer python suppressions.yaml; do
+for name in ops-debug ops-debug-analyzer ops-debug-runner ops-debug-replayer ops-debug-compare ops-debug-reference python suppressions.yaml; do
   copy "$build/$name" "$folder"
 done
 for library in "$build"/lib/*.so; do copy "$library" "$folder/lib"; done

@@ -5,6 +5,7 @@
 #   scripts/setup.sh --tests  and what scripts/test.sh needs
 #   scripts/setup.sh --fuzz   and what the fuzz preset needs
 #   scripts/setup.sh --frameworks   and what PyTorch and Triton need to run in a Python of their own
+#   scripts/setup.sh --browser   and Chromium, for the tests that open HTML reports (80 MB to fetch; skipped without)
 #
 # OPS_DEBUG_TOOLKIT=pypi     take the toolkit from PyPI even if one is installed
 # OPS_DEBUG_PYTHON=PATH      the Python whose pip fetches it (default: python3)
@@ -15,6 +16,8 @@ packages=(
   g++ cmake ninja-build ccache pkg-config python3
   libboost-dev libboost-program-options-dev libprotobuf-dev protobuf-compiler libprotozero-dev libabsl-dev
   libzstd-dev liblz4-dev nlohmann-json3-dev libyaml-cpp-dev libxxhash-dev
+  libeigen3-dev # dense linear algebra of comparisons and references
+  libjs-chart.js # inlined into HTML reports
   libdw-dev libelf-dev liblzma-dev libbz2-dev zlib1g-dev # stack symbols; the last four because libdw is linked statically
 )
 for option in "$@"; do
@@ -22,8 +25,9 @@ for option in "$@"; do
     --tests) packages+=(catch2 python3-pytest python3-numpy clang-format clang-tidy git xz-utils) ;;
     --fuzz) packages+=(clang libclang-rt-14-dev) ;;
     --frameworks) packages+=(python3-venv python3-dev) ;;
+    --browser) packages+=(chromium) ;;
     *)
-      echo "setup.sh: unknown option '$option' (known: --tests, --fuzz, --frameworks)" >&2
+      echo "setup.sh: unknown option '$option' (known: --tests, --fuzz, --frameworks, --browser)" >&2
       exit 2
       ;;
   esac

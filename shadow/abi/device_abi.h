@@ -7,7 +7,7 @@
 
 namespace ops_debug::shadow {
 
-constexpr uint32_t kAbiVersion = 2;
+constexpr uint32_t kAbiVersion = 3;
 
 // ---- Shadow memory
 // -------------------------------------------------------------------------------------------------
@@ -42,6 +42,12 @@ struct ModuleContext {
   uint32_t flags;      // kFlag...
   uint32_t abi_version;
   uint64_t init_directory;  // as `directory`, for bytes that were never written; 0: not checked
+  // The table of numerical faults (precision_abi.h); no slots: not checked.
+  uint64_t numeric_records;    // device address of NumericRecord[numeric_slots], zero at start
+  uint64_t numeric_published;  // device-visible address of PublishedNumeric[numeric_slots] in
+                               // pinned host memory
+  uint32_t numeric_slots;      // a power of two
+  uint32_t reserved;
 };
 constexpr uint32_t kFlagTrapOnError = 1;  // --on-error trap
 
@@ -126,6 +132,7 @@ struct PublishedFault {
 
 struct Counters {
   uint64_t unknown_accesses;  // accesses to memory of unknown origin, let through
+  uint64_t lost_numeric;      // numerical faults for which the table had no slot left
 };
 
 // ---- Updates of shadow memory
@@ -149,8 +156,8 @@ constexpr char kApplyManyUpdates[] = "ops_debug_apply_many_updates";
 static_assert(sizeof(ShadowUpdateTable<kManyUpdates>) <= 4096 - 128);
 
 static_assert(sizeof(InitRange) == 72);
-static_assert(sizeof(ModuleContext) == 48 && sizeof(LaunchHeader) == 8 &&
+static_assert(sizeof(ModuleContext) == 72 && sizeof(LaunchHeader) == 8 &&
               sizeof(BoundsEntry) == 16);
-static_assert(sizeof(FaultRecord) == 32 && sizeof(PublishedFault) == 72 && sizeof(Counters) == 8);
+static_assert(sizeof(FaultRecord) == 32 && sizeof(PublishedFault) == 72 && sizeof(Counters) == 16);
 
 }  // namespace ops_debug::shadow

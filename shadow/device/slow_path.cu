@@ -3,22 +3,13 @@
 // as slow_path_ptx.inc, appended to every instrumented module. Runs rarely, so it is written for
 // few registers and small code, not for speed.
 #include "shadow/abi/device_abi.h"
+#include "shadow/device/linear_thread.h"
 
 using namespace ops_debug::shadow;
 
 extern "C" {
 
 __constant__ ModuleContext __ops_debug_module_context;
-
-// Thread number in the grid; orders offenders. Blocks of one grid number at most 2^31 * 2^16 *
-// 2^16, so the product with 1024 may wrap for absurd grids: the order is then arbitrary, nothing
-// else.
-static __device__ uint64_t LinearThread() {
-  const uint64_t block =
-      blockIdx.x + static_cast<uint64_t>(gridDim.x) *
-                       (blockIdx.y + static_cast<uint64_t>(gridDim.y) * blockIdx.z);
-  return block * 1024 + threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
-}
 
 static __device__ bool Before(uint64_t launch, uint64_t thread,
                               const volatile FaultRecord* record) {

@@ -14,19 +14,23 @@
 #include "ptx/printer.h"
 #include "shadow/abi/device_abi.h"
 #include "shadow/abi/race_abi.h"
+#include "shadow/passes/add_index_checks.h"
 #include "shadow/passes/add_init_checks.h"
 #include "shadow/passes/add_memory_checks.h"
+#include "shadow/passes/add_precision_checks.h"
 #include "shadow/passes/add_race_checks.h"
 #include "shadow/passes/make_twins.h"
 #include "shadow/passes/provenance.h"
 #include "shadow/passes/source_frames.h"
 #include "shadow/passes/undecided.h"
 #include "shadow/passes/waiting_loops.h"
+#include "shadow/passes/widened_constants.h"
 
 namespace ops_debug::shadow {
 namespace {
 
 #include "shadow/device/init_ptx.inc"
+#include "shadow/device/precision_ptx.inc"
 #include "shadow/device/race_ptx.inc"
 #include "shadow/device/slow_path_ptx.inc"
 
@@ -93,6 +97,13 @@ void Merge(const InitPlan& from, InitPlan* to) {
   to->marked_stores += from.marked_stores;
   to->not_followed += from.not_followed;
   to->writes_unseen |= from.writes_unseen;
+}
+
+void Merge(const PrecisionPlan& from, PrecisionPlan* to) {
+  to->checked_instructions += from.checked_instructions;
+  to->indexes += from.indexes;
+  to->constants.insert(to->constants.end(), from.constants.begin(), from.constants.end());
+  Merge(from.unchecked, &to->unchecked);
 }
 
 KernelPlan PlanOf(const ptx::Function& entry) {
@@ -194,14 +205,27 @@ ptx::Result<InstrumentedModule> Instrument(std::string_view ptx, Rewrite rewrite
         !appended.ok())
       return appended.error();
   }
+  if (options.precision || options.indexes) {
+    if (ParseVersion(module.version) < ParseVersion(kPrecisionPtxVersion))
+      module.version = kPrecisionPtxVersion;
+    if (auto appended = ptx::AppendItems(module, kPrecisionPtx); !appended.ok())
+      return appended.error();
+  }
   auto twins = MakeTwins(module, races);
   if (!twins.ok()) return twins.error();
   std::vector<UncheckedAccess> in_functions;
   RacePlan races_in_functions;
   std::set<std::string_view> callers;  // entries that call other functions of the module
   InitPlan init_in_functions;
+  PrecisionPlan precision_in_functions;
   bool a_function_waits = false;
   for (const Twin& twin : twins.value()) {
+    uint32_t indexes = 0;
+    if (options.indexes) {
+      auto plan = AddIndexChecks(module, twin, frames, &result.numeric_sites);
+      if (!plan.ok()) return plan.error();
+      indexes = plan->checked_accesses;
+    }
     ptx::Result<MemoryChecks> checks = MemoryChecks{};
     if (options.memory) {
       checks = AddMemoryChecks(
@@ -214,6 +238,16 @@ ptx::Result<InstrumentedModule> Instrument(std::string_view ptx, Rewrite rewrite
       init_plan = AddInitChecks(module, twin, init_facts, frames, &result.sites);
       if (!init_plan.ok()) return init_plan.error();
     }
+    ptx::Result<PrecisionPlan> precision_plan = PrecisionPlan{};
+    if (options.precision) {
+      precision_plan = AddPrecisionChecks(module, twin, options, frames, &result.numeric_sites);
+      if (!precision_plan.ok()) return precision_plan.error();
+      for (NumericSite& site : FindWidenedConstants(*twin.original, frames)) {
+        precision_plan->constants.push_back(static_cast<uint32_t>(result.numeric_sites.size()));
+        result.numeric_sites.push_back(std::move(site));
+      }
+    }
+    precision_plan->indexes += indexes;
     ptx::Result<RacePlan> race_plan = RacePlan{};
     ptx::Function* lean = nullptr;
     if (races) {
@@ -233,6 +267,7 @@ ptx::Result<InstrumentedModule> Instrument(std::string_view ptx, Rewrite rewrite
       Merge(checks->unchecked, &in_functions);
       Merge(*race_plan, &races_in_functions);
       Merge(*init_plan, &init_in_functions);
+      Merge(*precision_plan, &precision_in_functions);
       a_function_waits |= WaitsInLoop(*twin.original);
       continue;
     }
@@ -247,6 +282,7 @@ ptx::Result<InstrumentedModule> Instrument(std::string_view ptx, Rewrite rewrite
     if (plan.races.checked) plan.launch_parameter_bytes += sizeof(RaceLaunch);
     plan.init = *init_plan;
     if (!plan.init.slots.empty()) plan.launch_parameter_bytes += kWrittenBytes;
+    plan.precision = std::move(precision_plan).value();
     plan.checked_accesses = checks->checked_accesses;
     plan.unchecked = std::move(checks->unchecked);
     plan.waits_for_blocks = WaitsInLoop(*twin.original);
@@ -257,6 +293,7 @@ ptx::Result<InstrumentedModule> Instrument(std::string_view ptx, Rewrite rewrite
     Merge(in_functions, &plans[name].unchecked);
     if (callers.contains(name)) Merge(races_in_functions, &plans[name].races);
     Merge(init_in_functions, &plans[name].init);
+    Merge(precision_in_functions, &plans[name].precision);
     for (ptx::ParameterLayout& parameter : plans[name].parameters) parameter.name = {};
     result.kernels.push_back(std::move(plans[name]));
   }

@@ -52,6 +52,24 @@ struct Site {
   std::vector<SourceFrame> use_frames;
 };
 
+// Where an operand was made, if that is one place and no instruction that is checked itself.
+struct NumericOrigin {
+  uint32_t operand = 0;  // 0: a, 1: b, 2: c
+  Site site;
+};
+
+// An instruction that is checked for numerical faults. Its index in
+// InstrumentedModule::numeric_sites is the site number of precision_abi.h.
+struct NumericSite {
+  Site site;                               // of the instruction; nothing about memory
+  std::vector<std::string> operand_types;  // of a, b, c as they are published: "f16", "s32"
+  std::string result_type;                 // empty: it has no result that is published
+  std::vector<NumericOrigin> origins;
+  // Of kNumericConstantWidened, which is found here, not by the device: the bits of the constant in
+  // float, and of the double that it became.
+  uint64_t constant_bits = 0, widened_bits = 0;
+};
+
 // One BoundsEntry that the host fills before each launch.
 struct BoundsSlot {
   uint32_t parameter_offset = 0;  // of the pointer in the parameter buffer
@@ -115,6 +133,15 @@ struct InitPlan {
   uint32_t written_offset = 0;
 };
 
+// How a twin finds numerical faults (add_precision_checks.h, add_index_checks.h).
+struct PrecisionPlan {
+  bool checked = false;
+  uint32_t checked_instructions = 0;
+  uint32_t indexes = 0;             // instructions of index arithmetic that are checked
+  std::vector<uint32_t> constants;  // numeric sites of widened constants, told at the first launch
+  std::vector<UncheckedAccess> unchecked;  // by instruction
+};
+
 // Where a kernel reads global memory. The twin judges reads whose value surely matters, in whole
 // elements (add_init_checks.h): a launch that finds some of this memory unwritten is to be decided
 // exactly.
@@ -140,6 +167,7 @@ struct KernelPlan {
   bool waits_for_blocks = false;
   RacePlan races;
   InitPlan init;
+  PrecisionPlan precision;
   // What the twin cannot decide about races, barriers and initialisation (undecided.h), in words,
   // each once: "cp.async: whether its data has arrived before it is read". Empty: it decides all.
   std::vector<std::string> undecided;
@@ -158,6 +186,7 @@ struct InstrumentedModule {
   // For each line of `ptx` (index 0: line 1) the line of the program's text that it was; 0: added.
   std::vector<uint32_t> original_lines;
   std::vector<Site> sites;
+  std::vector<NumericSite> numeric_sites;
   std::vector<KernelPlan> kernels;
   std::vector<ModuleVariable> globals;
 };
@@ -170,9 +199,12 @@ enum class Rewrite : uint8_t {
 // What the twins check.
 struct Checks {
   bool memory = true;
-  bool races = false;  // conflicts in shared and global memory (add_race_checks.h)
-  bool sync = false;   // barriers that not all threads reach
-  bool init = false;   // reads of memory that nobody has written
+  bool races = false;            // conflicts in shared and global memory (add_race_checks.h)
+  bool sync = false;             // barriers that not all threads reach
+  bool init = false;             // reads of memory that nobody has written
+  bool precision = false;        // NaN, infinities, overflow, loss (add_precision_checks.h)
+  bool precision_trace = false;  // and every conversion is measured
+  bool indexes = false;          // 32-bit arithmetic that wraps on its way to an address
 };
 
 // `ptx` is module text as the program loads it. Errors: syntax (with place), or a construct that

@@ -59,5 +59,26 @@ TEST_CASE("a benign or unproven race explains nothing, nor does the side that wr
   REQUIRE(KindsOf({Race(kWrite, Site(4, 40, "STORE", "s")), Read(read)}) == kBoth);
 }
 
+std::string GlobalLoad(int line) {
+  return "site { function: \"_Z1kPf\" access: ACCESS_KIND_LOAD space: ADDRESS_SPACE_GLOBAL "
+         "ptx_line: 40 frames { file: \"k.cu\" line: " +
+         std::to_string(line) + " } } " + kLaunch;
+}
+std::string OutOfBounds(int line) {
+  return "fault { fault_class: FAULT_CLASS_OUT_OF_BOUNDS " + GlobalLoad(line) + " address: 4096 }";
+}
+std::string WrappedIndex(int line, int origin) {
+  return "numerical_fault { kind: KIND_INDEX_OVERFLOW " + GlobalLoad(line) +
+         " origin { function: \"_Z1kPf\" frames { file: \"k.cu\" line: " + std::to_string(origin) +
+         " } } }";
+}
+
+TEST_CASE("an access out of bounds through an index that has wrapped belongs to that index") {
+  const Kinds one = {"index-overflow"};
+  REQUIRE(KindsOf({OutOfBounds(4), WrappedIndex(4, 3)}) == one);
+  REQUIRE(KindsOf({OutOfBounds(3), WrappedIndex(4, 3)}) == one);
+  REQUIRE(KindsOf({OutOfBounds(5), WrappedIndex(4, 3)}).size() == 2);
+}
+
 }  // namespace
 }  // namespace ops_debug::analysis

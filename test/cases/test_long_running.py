@@ -39,6 +39,12 @@ def test_right_program_is_silent_under_checks_of_the_kernel_itself(check, name):
     assert_silent(check, "race,sync,init", name, "ptx")
 
 
+# low_precision adds and multiplies all numbers that half and bfloat16 have, so it leaves their range.
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "low_precision"])
+def test_right_program_is_silent_about_its_numbers(check, name):
+    assert_silent(check, "precision", name, "auto")
+
+
 @pytest.fixture(scope="session")
 def triton_kernels(programs):
     archive = conftest.SHARED / "ptx-corpus.tar.xz"

@@ -65,7 +65,7 @@ def tool(tmp_path):
         report_path = tmp_path / "report.json"
         report_path.unlink(missing_ok=True)
         options = []
-        if command in ("run", "check-memory", "check-sync"):
+        if command in ("run", "check-memory", "check-sync", "check-precision"):
             options += ["--device", device]
         if json_report:
             options += ["--format", "json", "--output", str(report_path)]

@@ -58,7 +58,7 @@ def test_all_checks_in_one_run(tool, source, code):
     run = tool("check-sync", "--check", "all", "--kernel", source, *FLAGS)
     assert run.code == code, run.stderr
     assert [finding["kind"] for finding in run.report["findings"]] == ["race-shared"] * (code == 86)
-    assert run.report["coverage"]["checks"] == ["memory", "race", "sync", "init"]
+    assert run.report["coverage"]["checks"] == ["memory", "race", "sync", "init", "precision"]
 
 
 @pytest.mark.parametrize("source, code", [(FAULTY, 86), (RIGHT, 0)])

@@ -180,6 +180,33 @@ TEST_CASE("Race arrives field for field, with a kernel on one side and an operat
       R"(module_id: 6 engine: "emulator" pattern: "p" })");
 }
 
+TEST_CASE("NumericalFault arrives field for field") {
+  NumericalFaultEvent fault;
+  fault.kind = proto_enums::NumericalFaultKind::kIndexOverflow;
+  fault.site.ptx_line = 3;
+  fault.launch.launch_id = 2;
+  fault.thread = {7, 0, 0};
+  fault.count = 5;
+  fault.operands.push_back({"a", "s32", 9});
+  fault.has_result = true;
+  fault.result = {"result", "s32", 4294967295};
+  fault.worst = 0.5;
+  fault.exact_value = 4294967295;
+  fault.wrapped_value = -1;
+  fault.has_origin = true;
+  fault.origin.ptx_line = 1;
+  fault.executions = 64;
+  fault.module_id = 4;
+  fault.engine = "ptx";
+  CHECK(
+      SendAndRead(fault) ==
+      R"(numerical_fault { kind: KIND_INDEX_OVERFLOW site { ptx_line: 3 } launch { launch_id: 2 } )"
+      R"(thread { x: 7 } count: 5 operands { name: "a" type: "s32" bits: 9 } )"
+      R"(result { name: "result" type: "s32" bits: 4294967295 } worst: 0.5 )"
+      R"(exact_value: 4294967295 wrapped_value: -1 origin { ptx_line: 1 } executions: 64 )"
+      R"(module_id: 4 engine: "ptx" })");
+}
+
 TEST_CASE("UninitialisedRead, SyncFault and RedundantSync arrive field for field") {
   UninitialisedReadEvent read;
   read.site.ptx_line = 3;

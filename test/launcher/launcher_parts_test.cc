@@ -79,11 +79,14 @@ TEST_CASE("bad values are refused with what was expected") {
       {{"--device", "gpu:"}, "--device gpu:: expected auto, gpu, gpu:N or emulator"},
       {{"--format", "xml"}, "--format xml: expected text or json"},
       {{"--check", "rase"},
-       "--check rase: expected memory, race, sync, init, all or none, several with commas"},
+       "--check rase: expected memory, race, sync, init, precision, all or none, several with "
+       "commas"},
       {{"--check", "race,,init"},
-       "--check race,,init: expected memory, race, sync, init, all or none, several with commas"},
+       "--check race,,init: expected memory, race, sync, init, precision, all or none, several "
+       "with commas"},
       {{"--check", ""},
-       "--check \"\": expected memory, race, sync, init, all or none, several with commas"},
+       "--check \"\": expected memory, race, sync, init, precision, all or none, several with "
+       "commas"},
       {{"--check", "none,race"}, "--check none and other checks exclude each other"},
       {{"--check", "none", "--check-sync"}, "--check none and other checks exclude each other"},
       {{"--check", "memory,race", "--engine", "sass"},
@@ -118,15 +121,25 @@ TEST_CASE("bad values are refused with what was expected") {
   REQUIRE(ProblemOf(words).text == text);
 }
 
+TEST_CASE("conversions are counted where precision is checked, for a table or a file") {
+  REQUIRE(Options({"--check", "precision", "--trace-fp16-to-fp32"}).trace_conversions);
+  REQUIRE(Options({"--check", "all", "--precision-trace", "t.csv"}).trace_conversions);
+  REQUIRE(Options({"--check", "all", "--precision-trace", "t.csv"}).report.precision_trace ==
+          "t.csv");
+  REQUIRE_FALSE(Options({"--check", "precision"}).trace_conversions);
+  REQUIRE(ProblemOf({"--precision-trace", "t.csv"}).text ==
+          "--precision-trace belongs to the check \"precision\"; chosen: memory");
+}
+
 TEST_CASE("checks are chosen by a list, in whatever order, and by --check-sync") {
   const auto [words, checks] = GENERATE(table<Words, std::string>({
       {Words{}, "memory"},
       {{"--check", "memory"}, "memory"},
       {{"--check", "none"}, "none"},
-      {{"--check", "all"}, "memory,race,sync,init"},
+      {{"--check", "all"}, "memory,race,sync,init,precision"},
       {{"--check", "init,race,race"}, "race,init"},
       {{"--check", "race,sync,init,memory"}, "memory,race,sync,init"},
-      {{"--check", "all,race"}, "memory,race,sync,init"},
+      {{"--check", "all,race"}, "memory,race,sync,init,precision"},
       {{"--check-sync"}, "race,sync,init"},
       {{"--check", "memory", "--check-sync"}, "memory,race,sync,init"},
       {{"--check", "race", "--engine", "ptx"}, "race"},
@@ -139,7 +152,7 @@ TEST_CASE("a command has its own checks, which --check replaces and --check-boun
     return std::get<RunOptions>(ReadRunOptions(Values(words), "race,sync,init")).checks;
   };
   REQUIRE(checks({}) == "race,sync,init");
-  REQUIRE(checks({"--check", "all"}) == "memory,race,sync,init");
+  REQUIRE(checks({"--check", "all"}) == "memory,race,sync,init,precision");
   REQUIRE(checks({"--check", "race"}) == "race");
   REQUIRE(checks({"--check-boundary"}) == "memory,race,sync,init");
 }

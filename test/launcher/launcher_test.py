@@ -155,7 +155,7 @@ class LauncherTest(unittest.TestCase):
     def test_help_of_every_command_has_an_example(self):
         run = self.run_tool("--help")
         self.assertEqual(run.returncode, 0)
-        for command in ("check-memory", "check-sync", "run", "report"):
+        for command in ("check-memory", "check-sync", "check-precision", "run", "report"):
             self.assertIn(command, run.stdout)
             text = self.run_tool(command, "--help")
             self.assertEqual(text.returncode, 0)
@@ -271,10 +271,11 @@ class LauncherTest(unittest.TestCase):
             (["check-memory"], "memory"),
             (["check-sync"], "race,sync,init"),
             (["check-sync", "--check", "race"], "race"),
+            (["check-precision"], "precision"),
             (["run"], "memory"),
             (["run", "--check", "sync,race"], "race,sync"),
             (["run", "--check-sync"], "race,sync,init"),
-            (["run", "--check", "all", "--engine", "ptx", "--replay", "3"], "memory,race,sync,init"),
+            (["run", "--check", "all", "--engine", "ptx", "--replay", "3"], "memory,race,sync,init,precision"),
         ):
             run = self.run_tool(*arguments, "--device", "emulator", "--", TARGET, "env:OPS_DEBUG_CHECKS")
             self.assertEqual(run.stdout, f"OPS_DEBUG_CHECKS={checks}\n", arguments)

@@ -301,5 +301,41 @@ TEST_CASE("a buffer beyond any device is an error") {
              Contains("needs more than 64 GiB"));
 }
 
+TEST_CASE("a role stands in for const: an output that is not const, an input that is not const") {
+  const Entry entry = Kernel({{"float*", "x"}, {"float*", "y"}, {"float*", "room"}, {"int", "n"}});
+  LaunchRequest request = Shapes({{64}});
+  request.arguments = {{"x", "input"}, {"room", "shape:n:scratch"}};
+  const LaunchPlan plan = Planned(entry, request);
+  CHECK((plan.arguments[0].is_input && !plan.arguments[0].is_output));
+  CHECK((!plan.arguments[1].is_input && plan.arguments[1].is_output));
+  CHECK((!plan.arguments[2].is_input && !plan.arguments[2].is_output));
+  CHECK(plan.arguments[1].shape == Shape{64});
+  CHECK(plan.arguments[0].fill == Fill::kRandom);
+}
+
+TEST_CASE("without const every buffer is read and written") {
+  const LaunchPlan plan = Planned(Kernel({{"float*", "x"}, {"int", "n"}}), Shapes({{64}}));
+  CHECK((plan.arguments[0].is_input && plan.arguments[0].is_output));
+}
+
+TEST_CASE("an attribute is the value of the scalar of its name, unless --arg says another") {
+  const Entry entry =
+      Kernel({{"float const*", "x"}, {"float*", "y"}, {"int", "n"}, {"int", "padding"}});
+  LaunchRequest request = Shapes({{64}});
+  request.attributes = {{"padding", "x.dim0/32"}, {"groups", "7"}};
+  CHECK(Planned(entry, request).arguments[3].value_text == "2");
+  request.arguments = {{"padding", "3"}};
+  CHECK(Planned(entry, request).arguments[3].value_text == "3");
+}
+
+TEST_CASE("a launch comment's attributes and backward kernels are no parameters") {
+  LaunchComment comment;
+  comment.settings = {{"attr.padding", "1"}, {"backward", "a,b"}, {"rtol", "1e-4"}, {"n", "64"}};
+  LaunchRequest request;
+  ApplyLaunchComment(comment, &request);
+  CHECK(request.attributes == std::map<std::string, std::string>{{"padding", "1"}});
+  CHECK(request.arguments == std::map<std::string, std::string>{{"n", "64"}});
+}
+
 }  // namespace
 }  // namespace ops_debug::runner

@@ -97,3 +97,15 @@ def test_runs_where_only_the_c_library_is_installed():
     assert libraries <= {
         "linux-vdso.so.1", "libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "libdl.so.2", "libpthread.so.0",
     }  # fmt: skip
+
+
+def test_provider_takes_pairs_of_files(runner):
+    run = runner("--provider", "k.cu", "request")
+    assert run.returncode == 2
+    assert "pairs REQUEST RESPONSE" in run.stderr
+
+
+def test_backward_belongs_to_provider(runner):
+    run = runner("--kernel", "k.cu", "--backward", "k2")
+    assert run.returncode == 2
+    assert "--backward belongs to --provider FILE" in run.stderr

@@ -154,4 +154,4 @@ def test_a_failed_download_says_what_to_do(machine):
 def test_unknown_option(machine):
     run = machine.setup("--everything")
     assert run.returncode == 2
-    assert "known: --tests, --fuzz, --frameworks" in run.stderr
+    assert "known: --tests, --fuzz, --frameworks, --browser" in run.stderr

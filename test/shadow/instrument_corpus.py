@@ -47,7 +47,7 @@ def main() -> int:
     parser.add_argument("--corpus", required=True, type=pathlib.Path)
     parser.add_argument("--ptxas", help="default: the one on PATH")
     parser.add_argument("--largest-kib", type=int, default=1 << 20)
-    parser.add_argument("--checks", default="memory", help="what the rewritten code checks: memory,race,sync,init")
+    parser.add_argument("--checks", default="memory", help="what the rewritten code checks: memory,race,sync,init,precision,trace,index")
     arguments = parser.parse_args()
     ptxas = shutil.which(arguments.ptxas or "ptxas")
     if ptxas is None or not arguments.corpus.exists():

@@ -1,6 +1,6 @@
 // Instruments one PTX file and writes the result: what tests and people use to look at rewritten
 // code without a program around it.
-//   instrument_file [--null | --checks=memory,race,sync,init] IN.ptx OUT.ptx
+//   instrument_file [--null | --checks=memory,race,sync,init,precision,trace,index] IN.ptx OUT.ptx
 // Checks memory unless told otherwise; prints one line per kernel.
 #include <cstdio>
 #include <cstring>
@@ -21,8 +21,13 @@ int main(int argc, char** argv) {
   if (chosen) {
     const std::string list = argv[1];
     const auto has = [&](const char* check) { return list.find(check) != std::string::npos; };
-    checks = {
-        .memory = has("memory"), .races = has("race"), .sync = has("sync"), .init = has("init")};
+    checks = {.memory = has("memory"),
+              .races = has("race"),
+              .sync = has("sync"),
+              .init = has("init"),
+              .precision = has("precision"),
+              .precision_trace = has("trace"),
+              .indexes = has("index")};
   }
   const char* in_path = argv[argc - 2];
   const char* out_path = argv[argc - 1];
@@ -50,6 +55,10 @@ int main(int argc, char** argv) {
       std::printf("  unwritten memory: %u loads tested, %u not followed, %u stores marked%s\n",
                   kernel.init.checked_loads, kernel.init.not_followed, kernel.init.marked_stores,
                   kernel.init.writes_unseen ? ", writes unseen" : "");
+    }
+    if (kernel.precision.checked) {
+      std::printf("  precision: %u instructions, %zu constants\n",
+                  kernel.precision.checked_instructions, kernel.precision.constants.size());
     }
     for (const auto& access : kernel.unchecked) {
       std::printf("  unchecked: %s (%s) x%u\n", access.instruction.c_str(), access.reason.c_str(),
