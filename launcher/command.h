@@ -22,6 +22,7 @@ struct Command {
   const char* example;  // one or more whole command lines
   std::vector<FlagGroup> groups;
   int (*run)(const Installation& installation, const FlagValues& values);
+  const char* exit_codes = nullptr;  // null: those of a run under the tool
 };
 
 std::span<const Command> Commands();

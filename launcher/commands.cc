@@ -228,7 +228,9 @@ const Command kCommands[] = {
      "ops-debug validate conv2d_depthwise --reference torch.nn.Conv2d --input-shape 1x32x224x224\n"
      "ops-debug validate softmax.cu --reference builtin:softmax --input-shape 64x1000 --sweep",
      {{"Flags", &kValidateFlags}},
-     Validate},
+     Validate,
+     "Exit codes: 0 right; 86 wrong; 2 usage; 3 a provider or the tool failed; 4 it could not be\n"
+     "judged, with the provider's reason.\n"},
     {"diff",
      "compare saved tensors: what differs, how much, where, and which first",
      "[FLAGS] [A B]\n\n"
@@ -239,7 +241,9 @@ const Command kCommands[] = {
      "ops-debug diff mine.safetensors theirs.npz --rtol 1e-4\n"
      "ops-debug diff run-a/ run-b/ --map names.map --format html --output diff.html --heatmap",
      {{"Flags", &kDiffFlags}},
-     Diff},
+     Diff,
+     "Exit codes: 0 equal within the tolerance; 86 not, or something is missing on one side; 2\n"
+     "usage; 3 a file cannot be read.\n"},
     {"doctor",
      "tell what this machine lets ops-debug do, what is missing and what that costs",
      "[FLAGS]\n\nExits with 0 if programs can be checked on a GPU, 4 if only the emulator works, 3 "
@@ -272,7 +276,8 @@ std::string DescribeCommand(const Command& command) {
   for (const FlagGroup& group : command.groups) {
     text += DescribeFlags(group.title, *group.flags) + '\n';
   }
-  return text + "Example:\n" + Indented(command.example) + '\n' + kExitCodes;
+  return text + "Example:\n" + Indented(command.example) + '\n' +
+         (command.exit_codes != nullptr ? command.exit_codes : kExitCodes);
 }
 
 std::string DescribeProgram() {

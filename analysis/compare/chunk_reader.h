@@ -26,6 +26,9 @@ class ChunkReader {
   void Read(int64_t begin, int64_t count, ChunkValues* out) const;
   // The first byte of element `begin`, if elements follow each other without gaps; else null.
   const std::byte* Dense(int side, int64_t begin) const;
+  int64_t Bytes(int64_t count) const {  // of so many elements of the candidate
+    return count * int64_t{proto::ElementBytes(sides_[0].tensor->dtype)};
+  }
 
  private:
   struct Side {

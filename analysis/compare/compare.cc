@@ -26,7 +26,7 @@ double Ratio(double part, double whole) {
 }
 
 SweepSums SweepAll(const SweepInputs& inputs, uint32_t threads) {
-  const int64_t units = inputs.plan.outer * inputs.plan.blocks;
+  const int64_t units = inputs.plan.rows * inputs.plan.blocks;
   const int64_t lanes = std::min(kLanes, units);
   std::vector<std::unique_ptr<SweepSums>> sums(static_cast<size_t>(lanes));
   std::atomic<int64_t> next{0};
@@ -136,8 +136,8 @@ void FillWorst(const SweepInputs& inputs, const SweepSums& sums, uint32_t worst_
   };
   fill(sums.worst, &out->worst);
   fill(sums.worst_relative, &out->worst_relative);
-  if (!sums.worst_relative.kept().empty())
-    out->whole.max_rel = sums.worst_relative.kept().front().error;
+  // The lists of the fast kernels are ordered in float32.
+  if (!out->worst_relative.empty()) out->whole.max_rel = out->worst_relative.front().rel_error;
 }
 
 void FillPlaces(const SweepPlan& plan, SweepSums* sums, Comparison* out) {

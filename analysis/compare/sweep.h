@@ -37,7 +37,7 @@ struct SweepSums {
   std::vector<double> heat;
 };
 
-// Units [begin, end) of outer * blocks, those of one block in a row.
+// Of all rows of the first block, then all rows of the second, and so on: [begin, end).
 void Sweep(const SweepInputs& inputs, int64_t begin, int64_t end, SweepSums* sums);
 
 // The kernel for these two tensors on this machine; null: none.

@@ -1,4 +1,4 @@
-// Bins of the last axis are widened to whole chunks where they hold more than one.
+// Bins are made first, then the chunks, so that none crosses a bin of an outer axis.
 #include "analysis/compare/sweep_plan.h"
 
 #include <algorithm>
@@ -10,6 +10,20 @@ namespace {
 int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t WholeChunks(int64_t bin) { return bin <= kChunk ? bin : CeilDivide(bin, kChunk) * kChunk; }
+
+void PlanInner(SweepPlan* plan) {
+  size_t inner = plan->shape.size();
+  while (inner > 0 && plan->channel_bins[inner - 1] * plan->inner_count < kLeastInner) {
+    plan->inner_count *= plan->shape[--inner];
+  }
+  plan->inner = inner;
+  plan->rows = plan->count / plan->inner_count;
+  if (inner > 0 && plan->inner_count < kLeastInner) plan->group = kChunk / plan->inner_count;
+  plan->blocks = CeilDivide(plan->inner_count, kChunk);
+  plan->block_width = plan->inner_count * plan->group;
+  if (plan->blocks > 1)
+    plan->block_width = CeilDivide(CeilDivide(plan->inner_count, plan->blocks), 16) * 16;
+}
 
 // The largest axis is halved until the grid is small enough.
 void PlanGrid(SweepPlan* plan) {
@@ -29,7 +43,8 @@ void PlanGrid(SweepPlan* plan) {
   }
   for (size_t axis = 0; axis < sizes.size(); ++axis) {
     int64_t bin = CeilDivide(plan->shape[axis], sizes[axis]);
-    if (axis + 1 == sizes.size()) bin = WholeChunks(bin);
+    if (axis + 1 == plan->inner)
+      bin = CeilDivide(bin, plan->channel_bins[axis]) * plan->channel_bins[axis];
     plan->grid_bins.push_back(bin);
     plan->grid_sizes.push_back(CeilDivide(plan->shape[axis], bin));
   }
@@ -41,8 +56,10 @@ void PlanHeat(const CompareOptions& options, SweepPlan* plan) {
   plan->heat_width = plan->shape[last];
   const int64_t rows = plan->count / plan->heat_width;
   const int64_t tile_rows = CeilDivide(rows, std::max<int64_t>(options.heat_rows, 1));
-  const int64_t tile_columns =
-      WholeChunks(CeilDivide(plan->heat_width, std::max<int64_t>(options.heat_columns, 1)));
+  int64_t tile_columns = CeilDivide(plan->heat_width, std::max<int64_t>(options.heat_columns, 1));
+  if (plan->inner_count == 1) {
+    tile_columns = CeilDivide(tile_columns, plan->channel_bins[last]) * plan->channel_bins[last];
+  }
   HeatMap& heat = plan->heat;
   heat.tile_rows = static_cast<uint64_t>(tile_rows);
   heat.tile_columns = static_cast<uint64_t>(tile_columns);
@@ -58,31 +75,28 @@ void PlanHeat(const CompareOptions& options, SweepPlan* plan) {
   heat.axes += std::to_string(last);
 }
 
-void PlanUnits(SweepPlan* plan) {
-  plan->split = plan->shape.size() - 1;
-  while (plan->split > 0 && plan->behind * plan->shape[plan->split] * 2 <= kUnit) {
-    plan->behind *= plan->shape[plan->split];
-    --plan->split;
-  }
-  const int64_t size = plan->shape[plan->split];
-  plan->unit_steps = std::clamp<int64_t>(kUnit / plan->behind, 1, size);
-  plan->blocks = CeilDivide(size, plan->unit_steps);
-  plan->outer = plan->count / (size * plan->behind);
-  const size_t last = plan->shape.size() - 1;
-  const bool whole_chunks = plan->channel_bins[last] % kChunk == 0 &&
-                            plan->grid_bins[last] % kChunk == 0 &&
-                            plan->heat.tile_columns % uint64_t{kChunk} == 0;
-  plan->per_element = !(plan->split == last && whole_chunks);
-}
-
 }  // namespace
 
-int64_t SweepPlan::UnitLength(int64_t block) const {
-  return std::min(unit_steps, shape[split] - block * unit_steps) * behind;
+bool SweepPlan::IsSplitByHeat(int64_t row) const {
+  const int64_t first = row * heat_rows_per_row();
+  const int64_t last = std::max(first, first + heat_rows_per_row() - 1);
+  const auto tile = static_cast<int64_t>(heat.tile_rows);
+  return first / tile != last / tile;
 }
 
-int64_t SweepPlan::UnitBegin(int64_t outer_index, int64_t block) const {
-  return (outer_index * shape[split] + block * unit_steps) * behind;
+int64_t SweepPlan::SegmentEnd(int64_t row) const {
+  if (inner == 0) return rows;
+  const size_t axis = inner - 1;
+  const int64_t index = row % shape[axis];
+  const auto next = [](int64_t at, int64_t step) { return (at / step + 1) * step; };
+  int64_t end = std::min(shape[axis], next(index, grid_bins[axis]));
+  if (group > 1) end = std::min(end, next(index, channel_bins[axis]));
+  const int64_t per_row = heat_rows_per_row();
+  if (per_row == 0)
+    return row - index + std::min(end, next(index, static_cast<int64_t>(heat.tile_columns)));
+  if (IsSplitByHeat(row)) return row + 1;
+  return std::min(row - index + end,
+                  next(row * per_row, static_cast<int64_t>(heat.tile_rows)) / per_row);
 }
 
 SweepPlan PlanSweep(const std::vector<int64_t>& shape, const CompareOptions& options) {
@@ -94,9 +108,9 @@ SweepPlan PlanSweep(const std::vector<int64_t>& shape, const CompareOptions& opt
     const int64_t bin = CeilDivide(plan.shape[axis], kMostChannels);
     plan.channel_bins.push_back(axis + 1 == plan.shape.size() ? WholeChunks(bin) : bin);
   }
+  PlanInner(&plan);
   PlanGrid(&plan);
   PlanHeat(options, &plan);
-  PlanUnits(&plan);
   return plan;
 }
 

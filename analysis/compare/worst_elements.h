@@ -22,17 +22,29 @@ class WorstElements {
     if (!(error > threshold())) return;
     Insert({error, position});
   }
+  // In order of position; what is left of `elements` is of no use.
+  void AddAll(std::vector<WorstElement>* elements) {
+    if (elements->size() > 4 * most_) {  // an error that grows along the way: only its end can stay
+      const auto end = elements->begin() + static_cast<int64_t>(most_);
+      std::nth_element(elements->begin(), end, elements->end(), IsBefore);
+      elements->erase(end, elements->end());
+      std::sort(
+          elements->begin(), elements->end(),
+          [](const WorstElement& a, const WorstElement& b) { return a.position < b.position; });
+    }
+    for (const WorstElement& element : *elements) Add(element.error, element.position);
+  }
   void Merge(const WorstElements& later) {
     for (const WorstElement& element : later.kept_) Insert(element);
   }
   const std::vector<WorstElement>& kept() const { return kept_; }
 
  private:
+  static bool IsBefore(const WorstElement& a, const WorstElement& b) {
+    return a.error > b.error || (a.error == b.error && a.position < b.position);
+  }
   void Insert(const WorstElement& element) {
-    const auto before = [](const WorstElement& a, const WorstElement& b) {
-      return a.error > b.error || (a.error == b.error && a.position < b.position);
-    };
-    kept_.insert(std::upper_bound(kept_.begin(), kept_.end(), element, before), element);
+    kept_.insert(std::upper_bound(kept_.begin(), kept_.end(), element, IsBefore), element);
     if (kept_.size() > most_) kept_.pop_back();
   }
 
