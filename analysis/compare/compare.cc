@@ -16,8 +16,8 @@ namespace ops_debug::analysis {
 namespace {
 
 constexpr int64_t kLanes = 16;  // each keeps sums of about 2 MiB
-// Fewer elements than this are not worth a thread.
-constexpr int64_t kLeastPerThread = 1 << 16;
+// Fewer elements than this are not worth another lane: its sums must be made, zeroed and merged.
+constexpr int64_t kLeastPerLane = 1 << 21;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 double Ratio(double part, double whole) {
@@ -27,7 +27,7 @@ double Ratio(double part, double whole) {
 
 SweepSums SweepAll(const SweepInputs& inputs, uint32_t threads) {
   const int64_t units = inputs.plan.rows * inputs.plan.blocks;
-  const int64_t lanes = std::min(kLanes, units);
+  const int64_t lanes = std::min({kLanes, units, inputs.plan.count / kLeastPerLane + 1});
   std::vector<std::unique_ptr<SweepSums>> sums(static_cast<size_t>(lanes));
   std::atomic<int64_t> next{0};
   const auto work = [&] {
@@ -38,8 +38,7 @@ SweepSums SweepAll(const SweepInputs& inputs, uint32_t threads) {
     }
   };
   if (threads == 0) threads = std::max(std::thread::hardware_concurrency(), 1u);
-  const int64_t useful =
-      std::min({int64_t{threads}, lanes, inputs.plan.count / kLeastPerThread + 1});
+  const int64_t useful = std::min(int64_t{threads}, lanes);
   std::vector<std::jthread> helpers;
   for (int64_t i = 1; i < useful; ++i) helpers.emplace_back(work);
   work();

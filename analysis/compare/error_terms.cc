@@ -1,5 +1,5 @@
 // The grid has at most kMostGridCells cells, so the smaller side of any unfolding has at most 256
-// rows, whose Gram matrix is cheap; each sweep of the power method reads the grid once per axis.
+// rows; each sweep of the power method reads the grid once per axis.
 #include "analysis/compare/error_terms.h"
 
 #include <Eigen/Dense>
@@ -50,17 +50,32 @@ Matrix Unfold(const Magnitudes& tensor, size_t mode) {
   return unfolded;
 }
 
+// Of one sign if the first term is: it has one sign throughout (Perron-Frobenius); of the two, the
+// positive one.
+Vector Normalized(const Vector& vector, Eigen::Index size) {
+  const double norm = vector.norm();
+  if (!(norm > 0)) return Vector::Constant(size, 1 / std::sqrt(static_cast<double>(size)));
+  return vector / (vector.sum() < 0 ? -norm : norm);
+}
+
+// Only where the power method begins: large matrices are iterated a few times (Golub and Van Loan,
+// Matrix Computations, 7.3.1), small ones solved.
 Vector LeadingSingularVector(const Matrix& matrix) {
+  constexpr Eigen::Index kSmall = 32;
+  constexpr int kIterations = 8;
+  if (std::min(matrix.rows(), matrix.cols()) > kSmall) {
+    Vector vector = Normalized(matrix.rowwise().norm(), matrix.rows());
+    for (int i = 0; i < kIterations; ++i)
+      vector = Normalized(matrix * (matrix.transpose() * vector), matrix.rows());
+    return vector;
+  }
   const bool tall = matrix.rows() > matrix.cols();
   const Matrix gram =
       tall ? Matrix(matrix.transpose() * matrix) : Matrix(matrix * matrix.transpose());
   const Eigen::SelfAdjointEigenSolver<Matrix> solver(gram);
   Vector vector = solver.eigenvectors().col(gram.cols() - 1);
   if (tall) vector = matrix * vector;
-  const double norm = vector.norm();
-  if (!(norm > 0)) return Vector::Constant(matrix.rows(), 1 / std::sqrt(matrix.rows()));
-  // The first term has one sign throughout (Perron-Frobenius); of the two, the positive one.
-  return vector / (vector.sum() < 0 ? -norm : norm);
+  return Normalized(vector, matrix.rows());
 }
 
 // The tensor times all factors but `mode`'s.
